@@ -4,27 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.model import EmbeddingModel
+
 Purpose = Literal["document", "query"]
 """What a text is embedded for; models that tell the two apart add their own prefix."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddingModel:
-    """What identifies an embedding space; a tree remembers it and refuses another."""
-
-    name: str
-    """Scheme and model, e.g. `local:all-MiniLM-L6-v2`. Precision is not part of it where vectors stay comparable."""
-    dimension: int
-    """Length of a vector, 1 to 8192."""
-    unrelated_cosine: float
-    """Mean cosine of unrelated texts under this model, in [-1, 1). The zero of calibrated cosine (design section 3):
-    `similarity = (cosine - unrelated_cosine) / (1 - unrelated_cosine)`, rescaled so that MiniLM's own cosines stay as they are."""
+__all__ = ["Embedder", "EmbeddingModel", "Purpose"]
 
 
 class Embedder(ABC):

@@ -1,0 +1,324 @@
+"""Where trees live: one atomic step to change them, and the reads that planning, summarizing, querying and checking need."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.model import EventId, Item, Mark, Node, NodeId, NodeKind, TreeId, TreeInfo, Vector
+from memory.ports.leases import Lease
+
+# --------------------------------------------------------------------------------------------------------------- changes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create:
+    """
+    A new node below `parent`. Bumps `parent`'s routing.
+
+    A summary starts with no descendants; `Grow` steps give it those. In a change set `text` and, for a leaf, `item` are given;
+    in a change log they are left out (text "", item None).
+    """
+
+    id: NodeId
+    parent: NodeId
+    kind: NodeKind
+    depth: int
+    vector: Vector
+    cohesion: float = 1.0
+    provisional: bool = False
+    text: str = ""
+    item: Item | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A node gets another parent and depth. Bumps the routing of both parents. Its own descendants are not touched."""
+
+    node: NodeId
+    old_parent: NodeId
+    parent: NodeId
+    depth: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grow:
+    """
+    A leaf has come to lie below `nodes`: one more descendant and one more contribution for each.
+
+    Commutes with other `Grow`s: needs no expectation.
+    """
+
+    leaf: NodeId
+    nodes: tuple[NodeId, ...]
+    """Summary nodes, the root left out; may be empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What summaries cost."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """
+    A summary's new text and vector. Bumps its version and its parent's routing.
+
+    Contributions of the node up to and including `through` are trimmed, later ones stay pending. With `through` 0 nothing is
+    trimmed (a provisional refresh).
+    """
+
+    node: NodeId
+    parent: NodeId
+    vector: Vector
+    cohesion: float
+    through: Mark
+    provisional: bool = False
+    text: str = ""
+    """Left out ("") in a change log."""
+    cost: Cost = field(default_factory=Cost)
+
+
+Step = Create | Move | Grow | Rewrite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """What a change set relies on; None means it does not rely on that."""
+
+    node: NodeId
+    version: int | None = None
+    routing: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventEntry:
+    """An event that a change set applies; remembered with its receipt in the same atomic step."""
+
+    id: EventId
+    digest: bytes
+    """16 bytes that identify the event's content, to tell a repetition from a conflict."""
+    leaves: tuple[NodeId, ...]
+    """The leaves it became, in chunk order; created by the same change set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeSet:
+    """One commit: all of it or nothing. `steps` are applied in order."""
+
+    tree: TreeId
+    steps: tuple[Step, ...]
+    expects: tuple[Expectation, ...] = ()
+    events: tuple[EventEntry, ...] = ()
+    at: datetime
+    """Wall-clock time of the commit, UTC; kept in the log for people, never used in decisions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What an event became, and when."""
+
+    event_id: EventId
+    seq: int
+    digest: bytes
+    leaves: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """The change set is durable under `seq`."""
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Nothing was written: these events of the change set had been applied before."""
+
+    receipts: Mapping[EventId, Receipt]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stale:
+    """Nothing was written: these nodes are not as expected (changed, missing, or there already)."""
+
+    nodes: tuple[NodeId, ...]
+    seq: int
+    """The tree's present sequence number."""
+
+
+# ----------------------------------------------------------------------------------------------------------------- reads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEntry:
+    """One commit as the change log keeps it: enough to bring a view up to date and to replay the placements."""
+
+    seq: int
+    at: datetime
+    steps: tuple[Step, ...]
+    events: tuple[EventId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contribution:
+    """A leaf that has reached a summary node but is not in its text yet."""
+
+    mark: Mark
+    leaf: NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirtyNode:
+    """A summary node with contributions."""
+
+    node: NodeId
+    depth: int
+    pending: int
+    oldest: Mark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skeleton:
+    """
+    What routing needs of a whole tree, in columns, as of commit `seq`.
+
+    Rows are ordered by mark; row 0 is the root. A node can come before its parent (an expanded leaf is older than the summary
+    that took its place).
+    """
+
+    seq: int
+    ids: list[NodeId]
+    parents: list[NodeId | None]
+    kinds: list[NodeKind]
+    depths: NDArray[np.int32]
+    """(n,)"""
+    versions: NDArray[np.int64]
+    """(n,)"""
+    routings: NDArray[np.int64]
+    """(n,)"""
+    descendants: NDArray[np.int64]
+    """(n,)"""
+    vectors: NDArray[np.float16]
+    """(n, d); row 0, the root's, is zeros."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeStats:
+    """Counts over a tree."""
+
+    seq: int
+    nodes: int
+    """All, the root included."""
+    leaves: int
+    summaries: int
+    events: int
+    pending: int
+    """Contributions waiting, over all nodes."""
+    dirty: int
+    """Summary nodes with contributions."""
+    depths: Mapping[int, int]
+    """Nodes by depth, the root left out."""
+    leaf_depths: Mapping[int, int]
+    rewrites: int
+    cost: Cost
+    bytes: int
+    """What the tree takes in the store, or the store's whole size where it cannot be told apart."""
+
+
+class TreeStore(ABC):
+    """
+    Trees, their nodes, events, contributions and change log.
+
+    Every tree has a root from its creation on (`ROOT`, depth 0, no vector). Reads see only whole commits. Calls are safe from
+    several tasks and, where the adapter says so, from several processes and machines. Every method may raise
+    `StoreUnavailableError` or `StoreBusyError` (try again) and `StoreDamagedError`; methods given a tree raise
+    `TreeNotFoundError` when it does not exist, unless said otherwise.
+    """
+
+    @abstractmethod
+    async def create_tree(self, info: TreeInfo) -> TreeInfo:
+        """
+        Make a tree with its root, or return the one that is there, unchanged. Idempotent, also when two do it at once.
+
+        The caller compares the answer's structure, model and parameters with what it wanted.
+        """
+
+    @abstractmethod
+    async def tree(self, tree: TreeId) -> TreeInfo:
+        """The tree's identity and its present `seq`."""
+
+    @abstractmethod
+    async def trees(self) -> list[TreeInfo]:
+        """All trees, by name."""
+
+    @abstractmethod
+    async def apply(self, changes: ChangeSet, *, lease: Lease | None = None) -> Applied | Seen | Stale:
+        """
+        Compare and apply, atomically and durably.
+
+        In this order: a lease that is given must still be valid; no event of the set may have been applied before; every
+        expectation must hold; every node to be created must be new, and every node named otherwise must exist. Then all steps
+        are written, versions and routings bumped as the steps say, contributions added, the log extended by one entry, events
+        remembered with their receipts, under `seq = previous + 1`. The step at index n (from 0, over all steps) has the mark
+        `mark(seq, n)`: a `Create` gives it to its node, a `Grow` to the contributions it adds.
+
+        Returns:
+            `Applied`, or `Seen` or `Stale` with nothing written at all.
+
+        Raises:
+            LeaseLostError: `lease` expired or was taken over; nothing was written.
+        """
+
+    @abstractmethod
+    async def receipts(self, tree: TreeId, events: Sequence[EventId]) -> dict[EventId, Receipt]:
+        """Receipts of those of the events that were applied."""
+
+    @abstractmethod
+    async def nodes(self, tree: TreeId, ids: Sequence[NodeId], *, vectors: bool = False) -> dict[NodeId, Node]:
+        """Those of the nodes that exist; `Node.vector` only when asked for."""
+
+    @abstractmethod
+    async def children(self, tree: TreeId, node: NodeId, *, limit: int = 1000, after: Mark = Mark(0)) -> list[Node]:  # noqa: B008
+        """Children of a node in order of creation, those with a mark above `after`, at most `limit`; without vectors."""
+
+    @abstractmethod
+    def all_nodes(self, tree: TreeId, *, vectors: bool = False) -> AsyncIterator[Node]:
+        """Every node, the root included, in order of mark, as of one commit."""
+
+    @abstractmethod
+    async def skeleton(self, tree: TreeId) -> Skeleton:
+        """What a view is loaded from, as of one commit."""
+
+    @abstractmethod
+    async def changes(self, tree: TreeId, after: int, *, limit: int = 1000) -> list[LogEntry]:
+        """Log entries with `seq` above `after`, ascending, at most `limit`. Leaves' vectors are filled in."""
+
+    @abstractmethod
+    async def contributions(self, tree: TreeId, node: NodeId, *, limit: int = 10_000) -> list[Contribution]:
+        """The node's contributions, oldest first; empty when there are none."""
+
+    @abstractmethod
+    async def dirty(self, tree: TreeId, *, limit: int = 1000) -> list[DirtyNode]:
+        """Summary nodes with contributions, deepest first, then oldest first."""
+
+    @abstractmethod
+    async def events(self, tree: TreeId) -> dict[EventId, tuple[NodeId, ...]]:
+        """Every applied event with its leaves; for `check`."""
+
+    @abstractmethod
+    async def stats(self, tree: TreeId) -> TreeStats:
+        """Counts over the tree."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Release what the store holds; idempotent."""
