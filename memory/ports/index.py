@@ -107,8 +107,8 @@ class NodeIndex(ABC):
 
     An index knows for each tree the sequence number it covers. It is brought up to date by its owner (`update`), one range of
     commits after the other, and answers only from whole updates. An index that is missing, damaged or of another format says so
-    by covering 0. Filters are applied while searching, never afterwards: a narrow scope still gets its k answers if it has them.
-    May be used by several tasks at once.
+    by covering 0. Filters are applied while searching, never afterwards: a narrow scope still gets its k answers if it has
+    them. May be used by several tasks at once.
     """
 
     @abstractmethod
