@@ -1,0 +1,262 @@
+"""
+What arrives: turns and documents (design section 7), validated in one place for files, HTTP, Kafka and library use.
+
+`parse` takes a decoded JSON object. Unknown fields are kept in `metadata`; times are ISO 8601, without a zone taken as UTC.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+from memory.errors import RecordError
+from memory.model import EventId, TreeId
+from memory.settings import IngestSettings
+
+TREE_PATTERN = r"^[A-Za-z0-9._:-]{1,128}$"
+ID_CHARACTERS_MAX = 256
+FIELD_CHARACTERS_MAX = 1_024
+METADATA_FIELDS_MAX = 64
+METADATA_BYTES_MAX = 65_536
+
+_TREE = re.compile(TREE_PATTERN)
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_DEFAULT_LIMITS = IngestSettings()
+
+Tree = Annotated[str, Meta(pattern=TREE_PATTERN, description="Name of the tree.")]
+Id = Annotated[str, Meta(min_length=1, max_length=ID_CHARACTERS_MAX, description="The caller's id; makes the event idempotent.")]
+Label = Annotated[str, Meta(min_length=1, max_length=FIELD_CHARACTERS_MAX)]
+Text = Annotated[str, Meta(min_length=1)]
+Time = Annotated[datetime, Meta(description="ISO 8601; without a zone taken as UTC.")]
+Extra = Annotated[dict[str, Any], Meta(description="Whatever else the record carried.")]
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn of a conversation."""
+
+    KIND: ClassVar[Literal["turn"]] = "turn"
+
+    tree: Tree
+    id: Id
+    text: Text
+    conversation: Label | None = None
+    speaker: Label | None = None
+    at: Time | None = None
+    metadata: Extra = {}
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that identify what was said: the same id with another digest is a conflict."""
+        return _digest(self.KIND, self.conversation or "", self.speaker or "", self.text)
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """One document: an article, a page."""
+
+    KIND: ClassVar[Literal["document"]] = "document"
+
+    tree: Tree
+    id: Id
+    text: Text
+    title: Label | None = None
+    source: Label | None = None
+    url: Annotated[str, Meta(min_length=1, max_length=4_096)] | None = None
+    published_at: Time | None = None
+    metadata: Extra = {}
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that identify the content: the same id with another digest is a conflict."""
+        return _digest(self.KIND, self.title or "", self.text)
+
+
+Record = Turn | Document
+
+_FIELDS: dict[type[Record], frozenset[str]] = {
+    Turn: frozenset(Turn.__struct_fields__),
+    Document: frozenset(Document.__struct_fields__),
+}
+_ONLY_DOCUMENT = _FIELDS[Document] - _FIELDS[Turn]
+_REASON = re.compile(r"^(?P<reason>.*?) - at `\$\.?(?P<field>[^`]*)`$")
+
+
+def parse(value: object, *, tree: str | None = None, limits: IngestSettings = _DEFAULT_LIMITS) -> Record:
+    """
+    A turn or a document from a decoded JSON object.
+
+    An object with a title, source, url or published_at and neither conversation nor speaker is a document, any other a turn;
+    `"type": "turn"` or `"document"` says it outright.
+
+    Args:
+        value: as decoded from JSON.
+        tree: the tree to take when the object names none; an object that names another one is refused.
+        limits: longest texts.
+
+    Raises:
+        RecordError: with the field that is wrong, and why.
+    """
+    if not isinstance(value, Mapping):
+        raise RecordError("record", f"expected a JSON object, got {_kind(value)}")
+    given = dict(value)
+    kind = _type_of(given)
+    if tree is not None and given.setdefault("tree", tree) != tree:
+        raise RecordError("tree", f"is {_excerpt(given['tree'])}, but the records go into {_excerpt(tree)}")
+    known = {name: given.pop(name) for name in _FIELDS[kind] if name in given}
+    for name in ("tree", "id", "text"):
+        if known.get(name) is None:
+            raise RecordError(name, "is missing")
+        if not isinstance(known[name], str):
+            raise RecordError(name, f"expected a string, got {_kind(known[name])}")
+    _check_tree(known["tree"])
+    _check_text(known, limits.turn_characters_max if kind is Turn else limits.document_characters_max)
+    for name in ("at", "published_at"):
+        if known.get(name) is not None:
+            known[name] = parse_time(name, known[name])
+    for name, field in known.items():
+        if isinstance(field, str) and name != "text":
+            _check_characters(name, field)
+    known["metadata"] = _metadata(known.get("metadata"), given)
+    return _convert(known, kind)
+
+
+def parse_time(name: str, value: object) -> datetime:
+    """
+    A time in ISO 8601 (`2026-05-08`, `2026-05-08T13:56:00Z`, …) in UTC; without a zone it is taken as UTC.
+
+    Args:
+        name: of the field, for the error.
+        value: the string, or a datetime as it is.
+
+    Raises:
+        RecordError: not such a time.
+    """
+    if isinstance(value, datetime):
+        parsed = value
+    elif isinstance(value, str):
+        try:
+            parsed = datetime.fromisoformat(value.strip())
+        except ValueError as error:
+            raise RecordError(name, f"{_excerpt(value)} is not an ISO 8601 time such as 2026-05-08T13:56:00Z") from error
+    else:
+        raise RecordError(name, f"expected an ISO 8601 time as a string, got {_kind(value)}")
+    try:
+        return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+    except OverflowError as error:
+        raise RecordError(name, f"{_excerpt(value)} is outside the years 1 to 9999 in UTC") from error
+
+
+def tree_id(name: str) -> TreeId:
+    """
+    A valid tree name.
+
+    Raises:
+        RecordError: empty, too long, or with other characters than letters, digits, `.`, `_`, `:` and `-`.
+    """
+    _check_tree(name)
+    return TreeId(name)
+
+
+def event_id(record: Record) -> EventId:
+    """The record's id as the domain's type."""
+    return EventId(record.id)
+
+
+def _type_of(given: dict[str, Any]) -> type[Record]:
+    declared = given.get("type")
+    if declared in ("turn", "document"):
+        del given["type"]
+        return Turn if declared == "turn" else Document
+    is_document = bool(_ONLY_DOCUMENT & given.keys()) and not {"conversation", "speaker"} & given.keys()
+    return Document if is_document else Turn
+
+
+def _check_tree(name: str) -> None:
+    if not _TREE.match(name) or name.endswith("\n"):
+        raise RecordError("tree", f"{_excerpt(name)} is not 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
+
+
+def _check_text(known: dict[str, Any], characters_max: int) -> None:
+    text = known["text"]
+    if len(text) > characters_max:
+        raise RecordError("text", f"has {len(text):,} characters, at most {characters_max:,} are taken")
+    if not text.strip():
+        raise RecordError("text", "is empty")
+    if "\x00" in text:
+        raise RecordError("text", f"contains the NUL character, at position {text.index(chr(0))}")
+    _check_surrogates("text", text)
+
+
+def _check_characters(name: str, field: str) -> None:
+    found = _CONTROL.search(field)
+    if found:
+        raise RecordError(name, f"contains the control character U+{ord(found.group()):04X}")
+    _check_surrogates(name, field)
+
+
+def _check_surrogates(name: str, field: str) -> None:
+    found = _SURROGATE.search(field)
+    if found:
+        raise RecordError(name, f"contains half of a surrogate pair, at position {found.start()}")
+
+
+def _metadata(declared: object, unknown: dict[str, Any]) -> dict[str, Any]:
+    if declared is not None and not isinstance(declared, Mapping):
+        raise RecordError("metadata", f"expected an object, got {_kind(declared)}")
+    metadata = {**(declared or {}), **unknown}
+    if len(metadata) > METADATA_FIELDS_MAX:
+        raise RecordError("metadata", f"has {len(metadata)} fields, at most {METADATA_FIELDS_MAX} are kept")
+    for name in metadata:
+        if not isinstance(name, str):
+            raise RecordError("metadata", f"field names are strings, got {_kind(name)}")
+        _check_characters("metadata", name)
+    try:
+        size = len(msgspec.json.encode(metadata))
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
+        raise RecordError("metadata", f"is not JSON: {_excerpt(str(error))}") from error
+    if size > METADATA_BYTES_MAX:
+        raise RecordError("metadata", f"has {size:,} bytes as JSON, at most {METADATA_BYTES_MAX:,} are kept")
+    return metadata
+
+
+def _convert(known: dict[str, Any], kind: type[Record]) -> Record:
+    try:
+        return msgspec.convert(known, kind)
+    except msgspec.ValidationError as error:
+        found = _REASON.match(str(error))
+        field = found["field"] if found else "record"
+        reason = found["reason"] if found else str(error)
+        raise RecordError(field or "record", reason[:1].lower() + reason[1:]) from error
+
+
+def _digest(*parts: str) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        encoded = part.encode()
+        digest.update(len(encoded).to_bytes(8, "little"))
+        digest.update(encoded)
+    return digest.digest()
+
+
+def _excerpt(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def _kind(value: object) -> str:
+    names = {
+        type(None): "null",
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+        str: "a string",
+        list: "a list",
+        dict: "an object",
+    }
+    return names.get(type(value), type(value).__name__)

@@ -1,0 +1,68 @@
+"""Settings of the domain, one frozen value a concern. Nothing here reads the environment; `streams.settings` does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestSettings:
+    """How items go in."""
+
+    batch_items: int = 64
+    """Items planned and committed together, 1 to 1,024. One commit costs one fsync, so larger batches are faster and each item
+    waits longer; above 64 the gain was under 10 %."""
+    chunk_tokens: int = 256
+    """Longest chunk of a document, in tokens (estimated as characters / 4), 32 to 4,096. 256 fills the local model's window."""
+    turn_characters_max: int = 32_768
+    """Longest text of a turn, in characters; longer ones are refused, since a turn is one leaf."""
+    document_characters_max: int = 1_000_000
+    """Longest text of a document, in characters."""
+    attempts_max: int = 50
+    """Times a commit is planned again because others changed its path, before the caller gets `ContentionError`."""
+    lease_after: int = 2
+    """Refusals after which the path is leased before planning again."""
+    lease_ttl: timedelta = timedelta(seconds=10)
+    """Life of such a lease: far above the milliseconds a commit takes, short enough that a dead holder is not waited for long."""
+    lease_wait: timedelta = timedelta(seconds=5)
+    """Longest wait for such a lease."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummarySettings:
+    """How summaries are kept up to date."""
+
+    workers: int = 4
+    """Summaries in the making at once in this process, 1 to 256. With a remote model: how many calls may run."""
+    attempts_max: int = 5
+    """Failures of one node in a row before it is given up until the next contribution; it stays visibly pending."""
+    backoff: timedelta = timedelta(seconds=1)
+    """First wait after a failure; doubles up to `backoff_max`. A longer Retry-After of the model is honoured."""
+    backoff_max: timedelta = timedelta(seconds=60)
+    """Longest wait between attempts."""
+    time_limit: timedelta = timedelta(seconds=120)
+    """Longest time one summary may take; then it counts as failed."""
+    text_characters_max: int = 8_000
+    """Longest summary that is taken; a longer answer counts as a failure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrievalSettings:
+    """How questions are answered."""
+
+    k_max: int = 1_000
+    """Most hits one query may ask for."""
+    query_characters_max: int = 8_192
+    """Longest query; the embedding model sees only its first window anyway."""
+    view_bytes_max: int = 2_000_000_000
+    """Memory for views of trees, over all trees; the least recently used are dropped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySettings:
+    """Everything the domain can be told."""
+
+    ingest: IngestSettings = field(default_factory=IngestSettings)
+    summaries: SummarySettings = field(default_factory=SummarySettings)
+    retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)

@@ -1,0 +1,256 @@
+"""
+The view: what routing needs of one tree, in memory.
+
+The children of a node lie in one contiguous block of vectors, so that routing at a node is one matrix-vector product. Blocks of
+few children are kept in float16, which holds the vectors exactly (`similarity.quantize`) in half the space; the conversion costs
+about a microsecond there. Wide blocks are float32, where it would cost as much as the product itself.
+
+A leaf costs its vector, its id and one dictionary entry; a summary also costs a `Branch`. Measured in docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.changes import Create, Grow, LogEntry, Move, Rewrite, Skeleton, Step
+from memory.model import ROOT, NodeId, NodeKind, Vector
+
+WIDE = 48
+"""Children from which a block is float32: there a converted product took 1.5 times as long as a plain one, and rising."""
+
+Cosines = NDArray[np.float32]
+
+
+class Branch:
+    """The root or a summary: a node that has children."""
+
+    __slots__ = ("_matrix", "depth", "id", "ids", "parent", "routing", "slot", "version")
+
+    def __init__(self, node: NodeId, parent: Branch | None, depth: int, dimension: int) -> None:
+        self.id = node
+        self.parent = parent
+        self.depth = depth
+        self.version = 1
+        self.routing = 0
+        self.slot = -1
+        """Row in the parent's block."""
+        self.ids: list[NodeId] = []
+        self._matrix: NDArray[np.float16] | NDArray[np.float32] = np.empty((0, dimension), dtype=np.float16)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Branch({self.id!r}, depth={self.depth}, children={len(self.ids)})"
+
+    def cosines(self, vector: Vector) -> Cosines:
+        """Cosine of a (d,) vector with each child: (k,) float32."""
+        product: Cosines = self.rows(0) @ vector
+        return product
+
+    def cosines_of_all(self, vectors: NDArray[np.float32]) -> Cosines:
+        """Cosines of (n, d) vectors with each child: (k, n) float32."""
+        product: Cosines = self.rows(0) @ vectors.T
+        return product
+
+    def row(self, slot: int) -> Vector:
+        """The vector of one child: (d,) float32."""
+        return self._matrix[slot].astype(np.float32)
+
+    def rows(self, start: int) -> NDArray[np.float32]:
+        """The vectors of the children from a slot on: (k - start, d) float32."""
+        return self._matrix[start : len(self.ids)].astype(np.float32, copy=False)
+
+    def append(self, node: NodeId, vector: Vector | NDArray[np.float16]) -> int:
+        """Add a child; returns its slot."""
+        slot = len(self.ids)
+        if slot == len(self._matrix):
+            # An eighth of slack: appending stays linear, and memory is bounded by what the children need and 12 %.
+            capacity = slot + max(1, slot >> 3)
+            grown = np.empty((capacity, self._matrix.shape[1]), dtype=np.float32 if capacity > WIDE else np.float16)
+            grown[:slot] = self._matrix
+            self._matrix = grown
+        self._matrix[slot] = vector
+        self.ids.append(node)
+        return slot
+
+    def fill(self, ids: list[NodeId], vectors: NDArray[np.float16]) -> None:
+        """Set all children at once: k ids and (k, d) vectors."""
+        self.ids = ids
+        self._matrix = vectors.astype(np.float32) if len(ids) > WIDE else vectors.copy()
+
+    def replace(self, slot: int, vector: Vector) -> None:
+        """Give a child another vector."""
+        self._matrix[slot] = vector
+
+    def remove(self, slot: int) -> NodeId | None:
+        """Take a child out; the last child gets its slot. Returns that child, or None when the last was removed."""
+        last = self.ids.pop()
+        if slot == len(self.ids):
+            return None
+        self.ids[slot] = last
+        self._matrix[slot] = self._matrix[len(self.ids)]
+        return last
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the block, slack included."""
+        return int(self._matrix.nbytes)
+
+
+class View:
+    """
+    A tree's shape, versions and vectors as of commit `seq`.
+
+    Changed only by applying steps, either of the change log or of a plan that is being made; a plan that was refused is undone.
+
+    Args:
+        dimension: of the tree's vectors.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        self.seq = 0
+        self.dimension = dimension
+        self.root = Branch(ROOT, None, 0, dimension)
+        self.branches: dict[NodeId, Branch] = {ROOT: self.root}
+        self.homes: dict[NodeId, Branch] = {}
+        """Of each leaf, the branch it hangs under."""
+
+    @classmethod
+    def load(cls, skeleton: Skeleton) -> View:
+        """The view of a whole tree."""
+        view = cls(skeleton.vectors.shape[1])
+        view.seq = skeleton.seq
+        dimension = view.dimension
+        rows: dict[NodeId, list[int]] = {}
+        for row, (node, parent, kind) in enumerate(zip(skeleton.ids, skeleton.parents, skeleton.kinds, strict=True)):
+            if parent is not None:
+                rows.setdefault(parent, []).append(row)
+            if kind is not NodeKind.LEAF:
+                branch = view.root if parent is None else Branch(node, None, int(skeleton.depths[row]), dimension)
+                branch.version = int(skeleton.versions[row])
+                branch.routing = int(skeleton.routings[row])
+                view.branches[node] = branch
+        for node, children in rows.items():
+            branch = view.branches[node]
+            branch.fill([skeleton.ids[row] for row in children], skeleton.vectors[children])
+            for slot, child in enumerate(branch.ids):
+                inner = view.branches.get(child)
+                if inner is None:
+                    view.homes[child] = branch
+                else:
+                    inner.parent, inner.slot = branch, slot
+        return view
+
+    def __contains__(self, node: NodeId) -> bool:
+        return node in self.homes or node in self.branches
+
+    def __len__(self) -> int:
+        return len(self.homes) + len(self.branches)
+
+    def parent(self, node: NodeId) -> Branch | None:
+        """The branch a node hangs under; None for the root. Raises KeyError for an unknown node."""
+        home = self.homes.get(node)
+        return home if home is not None else self.branches[node].parent
+
+    def ancestors(self, node: NodeId) -> Iterator[Branch]:
+        """The branches above a node, from its parent up to the root."""
+        branch = self.parent(node)
+        while branch is not None:
+            yield branch
+            branch = branch.parent
+
+    def slot(self, node: NodeId) -> int:
+        """Row of a node in its parent's block."""
+        home = self.homes.get(node)
+        return self.branches[node].slot if home is None else home.ids.index(node)
+
+    # ------------------------------------------------------------------------------------------------------------ changes
+
+    def catch_up(self, entries: Iterable[LogEntry]) -> None:
+        """Apply log entries that follow `seq` without a gap; earlier ones are skipped."""
+        for entry in entries:
+            if entry.seq <= self.seq:
+                continue
+            if entry.seq != self.seq + 1:
+                raise ValueError(f"the change log goes from {self.seq} to {entry.seq}")
+            for step in entry.steps:
+                self.apply(step)
+            self.seq = entry.seq
+
+    def apply(self, step: Step) -> None:
+        """Apply one step, bumping versions and routings as the store does (`memory.changes`)."""
+        match step:
+            case Create():
+                branch = self.branches[step.parent]
+                self._add(branch, step.id, step.vector, leaf=step.kind is NodeKind.LEAF, depth=step.depth)
+                branch.routing += 1
+            case Move():
+                self._move(step.node, step.parent, step.depth, bump=1)
+            case Rewrite():
+                branch = self.branches[step.node]
+                assert branch.parent is not None
+                branch.parent.replace(branch.slot, step.vector)
+                branch.version += 1
+                branch.parent.routing += 1
+            case Grow():
+                pass  # routing does not look at counts
+
+    def undo(self, steps: Iterable[Step]) -> None:
+        """Take back the `Create`, `Move` and `Grow` steps of a plan that was refused, given in the order they were applied."""
+        for step in reversed(list(steps)):
+            match step:
+                case Create():
+                    branch = self.branches[step.parent]
+                    self._take(branch, step.id)
+                    self.homes.pop(step.id, None)
+                    self.branches.pop(step.id, None)
+                    branch.routing -= 1
+                case Move():
+                    self._move(step.node, step.old_parent, step.depth - 1, bump=-1)
+                case Grow():
+                    pass
+                case Rewrite():
+                    raise ValueError("a rewrite is never part of a plan that is tried")
+
+    def _add(self, branch: Branch, node: NodeId, vector: Vector, *, leaf: bool, depth: int) -> None:
+        slot = branch.append(node, vector)
+        if leaf:
+            self.homes[node] = branch
+        else:
+            inner = self.branches.get(node)
+            if inner is None:
+                inner = self.branches[node] = Branch(node, branch, depth, self.dimension)
+            inner.parent, inner.slot, inner.depth = branch, slot, depth
+
+    def _take(self, branch: Branch, node: NodeId) -> Vector:
+        slot = self.slot(node)
+        vector = branch.row(slot)
+        moved = branch.remove(slot)
+        inner = self.branches.get(moved) if moved is not None else None
+        if inner is not None:
+            inner.slot = slot
+        return vector
+
+    def _move(self, node: NodeId, parent: NodeId, depth: int, *, bump: int) -> None:
+        old = self.parent(node)
+        new = self.branches[parent]
+        assert old is not None
+        vector = self._take(old, node)
+        self._add(new, node, vector, leaf=node in self.homes, depth=depth)
+        old.routing += bump
+        new.routing += bump
+
+    @property
+    def bytes(self) -> int:
+        """
+        Estimated memory, in bytes, blocks exactly and the rest by what CPython takes.
+
+        Per node an id (64) and a dictionary entry (about 100 at a usual load) and a list slot; per branch its object, list and
+        array headers (about 350).
+        """
+        blocks = sum(branch.bytes for branch in self.branches.values())
+        return blocks + 180 * len(self.homes) + 530 * len(self.branches)
