@@ -1,0 +1,1 @@
+"""Implementations of the ports, one family a package. Families do not know one another."""
