@@ -1,0 +1,299 @@
+"""
+What a change set makes of the rows it names: pure, before anything is written.
+
+All steps of a set are folded over working copies of the rows, so that a node that is made, moved and grown in one commit is
+written once, and a set that does not fit is found out before the first write.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from memory.adapters.embedded.store.codec import KIND_NUMBER, Tally
+from memory.model import MARK_BITS, Item, Mark, NodeId, NodeKind, mark
+from memory.ports.store import ChangeSet, Create, Grow, Move, Rewrite
+
+SUMMARY, LEAF = KIND_NUMBER[NodeKind.SUMMARY], KIND_NUMBER[NodeKind.LEAF]
+
+
+@dataclass(slots=True)
+class Row:
+    """Working copy of a node's row; the first fields are the table's columns, in its order."""
+
+    key: int
+    tree: int
+    id: NodeId
+    parent: int | None
+    kind: int
+    depth: int
+    mark: Mark
+    version: int
+    routing: int
+    descendants: int
+    pending: int
+    oldest: Mark | None
+    cohesion: float
+    provisional: bool
+    new: bool = False
+    counted: bool = False
+    """Only the numbers that no index holds have changed."""
+    placed: bool = False
+    """Any other column has changed."""
+    text: str | None = None
+    """New text, when it has one."""
+    vector: int = -1
+    """Index of its new vector among the set's, or -1."""
+    item: Item | None = None
+    through: int = 0
+    """Contributions from before this commit are trimmed up to here."""
+    grown: list[tuple[Mark, int]] = field(default_factory=list)
+    """Contributions of this commit: mark and the leaf's key."""
+
+
+@dataclass(slots=True)
+class Folded:
+    """What is to be written."""
+
+    rows: list[Row]
+    seq: int
+    numbers: int
+    first: int
+    """Key of the first node made."""
+    tally: Tally
+
+
+class Misfit(Exception):  # noqa: N818  # no error: an answer on its way
+    """The change set does not fit the tree: `nodes` are not as it expects."""
+
+    def __init__(self, nodes: Iterable[NodeId]) -> None:
+        super().__init__()
+        self.nodes = tuple(dict.fromkeys(nodes))
+
+
+def named(changes: ChangeSet) -> list[NodeId]:
+    """Every node that the set names, once."""
+    names: dict[NodeId, None] = {expectation.node: None for expectation in changes.expects}
+    for step in changes.steps:
+        match step:
+            case Create():
+                names[step.id] = names[step.parent] = None
+            case Move():
+                names[step.node] = names[step.old_parent] = names[step.parent] = None
+            case Grow():
+                names[step.leaf] = None
+                names.update(dict.fromkeys(step.nodes))
+            case Rewrite():
+                names[step.node] = names[step.parent] = None
+    return list(names)
+
+
+def misfits(changes: ChangeSet, rows: Mapping[NodeId, Row]) -> list[NodeId]:
+    """Nodes that do not meet the set's expectations."""
+    return [
+        expectation.node
+        for expectation in changes.expects
+        if (row := rows.get(expectation.node)) is None
+        or (expectation.version is not None and expectation.version != row.version)
+        or (expectation.routing is not None and expectation.routing != row.routing)
+    ]
+
+
+class Folding:
+    """
+    Folds the steps of one set.
+
+    Args:
+        changes: the set.
+        rows: rows of the named nodes that exist; edited.
+        number: the tree's number in row keys, already shifted.
+        seq: the commit's.
+        numbers: node numbers given out before.
+        tally: the tree's counters; edited.
+        waiting: how many contributions of a row have a mark up to the given one, and the oldest mark above it.
+    """
+
+    def __init__(
+        self,
+        changes: ChangeSet,
+        rows: dict[NodeId, Row],
+        *,
+        tree: int,
+        base: int,
+        seq: int,
+        numbers: int,
+        tally: Tally,
+        waiting: Callable[[int, Mark], tuple[int, Mark | None]],
+    ) -> None:
+        self._changes = changes
+        self._rows = rows
+        self._tree = tree
+        self._base = base
+        self._seq = seq
+        self._first = numbers
+        self._numbers = numbers
+        self._tally = tally
+        self._waiting = waiting
+        self._vectors = 0
+        self._misfits: list[NodeId] = []
+
+    def fold(self) -> Folded:
+        """
+        The rows to write.
+
+        Raises:
+            Misfit: expectations do not hold, nodes are missing, there already, or elsewhere; nothing may be written.
+            ValueError: the set contradicts its own contract.
+        """
+        changes, tally = self._changes, self._tally
+        if len(changes.steps) >= 1 << MARK_BITS:
+            raise ValueError(f"a change set has at most {(1 << MARK_BITS) - 1} steps, got {len(changes.steps)}")
+        self._misfits.extend(misfits(changes, self._rows))
+        for position, step in enumerate(changes.steps):
+            at = mark(self._seq, position)
+            match step:
+                case Create():
+                    self._create(step, at)
+                case Move():
+                    self._move(step)
+                case Grow():
+                    self._grow(step, at)
+                case Rewrite():
+                    self._rewrite(step)
+        if self._misfits:
+            raise Misfit(self._misfits)
+        tally.events += len(changes.events)
+        rows = [row for row in self._rows.values() if row.new or row.counted or row.placed]
+        return Folded(rows=rows, seq=self._seq, numbers=self._numbers, first=self._base + self._first, tally=tally)
+
+    def _known(self, *names: NodeId) -> list[Row] | None:
+        """Rows of the nodes; None, and a misfit, when one is missing."""
+        found = [self._rows.get(name) for name in names]
+        missing = [name for name, row in zip(names, found, strict=True) if row is None]
+        self._misfits.extend(missing)
+        return None if missing else [row for row in found if row is not None]
+
+    def _create(self, step: Create, at: Mark) -> None:
+        vector = self._vectors
+        self._vectors += 1
+        if step.kind is NodeKind.ROOT or (step.kind is NodeKind.LEAF) != (step.item is not None):
+            raise ValueError(f"node {step.id}: a leaf has an item, a summary has none, and the root is not made by a step")
+        if step.id in self._rows:
+            self._misfits.append(step.id)
+            return
+        known = self._known(step.parent)
+        if known is None:
+            return
+        parent = known[0]
+        parent.routing += 1
+        parent.counted = True
+        kind = KIND_NUMBER[step.kind]
+        self._rows[step.id] = Row(
+            key=self._base + self._numbers,
+            tree=self._tree,
+            id=step.id,
+            parent=parent.key,
+            kind=kind,
+            depth=step.depth,
+            mark=at,
+            version=1,
+            routing=0,
+            descendants=0,
+            pending=0,
+            oldest=None,
+            cohesion=step.cohesion,
+            provisional=step.provisional,
+            new=True,
+            text=step.text,
+            vector=vector,
+            item=step.item,
+        )
+        self._numbers += 1
+        self._count(kind, step.depth, 1)
+        if kind == LEAF:
+            self._tally.leaves += 1
+        else:
+            self._tally.summaries += 1
+
+    def _move(self, step: Move) -> None:
+        known = self._known(step.node, step.old_parent, step.parent)
+        if known is None:
+            return
+        row, old, new = known
+        if row.parent != old.key:
+            self._misfits.append(step.node)
+            return
+        for parent in {old.key: old, new.key: new}.values():
+            parent.routing += 1
+            parent.counted = True
+        self._count(row.kind, row.depth, -1)
+        self._count(row.kind, step.depth, 1)
+        row.parent, row.depth, row.placed = new.key, step.depth, True
+
+    def _grow(self, step: Grow, at: Mark) -> None:
+        known = self._known(step.leaf, *step.nodes)
+        if known is None:
+            return
+        leaf, *ancestors = known
+        if len(set(step.nodes)) != len(step.nodes) or any(row.kind != SUMMARY for row in ancestors):
+            raise ValueError(f"growth by {step.leaf}: the nodes must be summaries, each named once")
+        for row in ancestors:
+            row.descendants += 1
+            row.pending += 1
+            row.grown.append((at, leaf.key))
+            if row.oldest is None:
+                row.oldest, row.placed = at, True
+                self._tally.dirty += 1
+            row.counted = True
+        self._tally.pending += len(ancestors)
+
+    def _rewrite(self, step: Rewrite) -> None:
+        vector = self._vectors
+        self._vectors += 1
+        known = self._known(step.node, step.parent)
+        if known is None:
+            return
+        row, parent = known
+        if row.kind != SUMMARY:
+            raise ValueError(f"node {step.node}: only a summary is rewritten")
+        if row.parent != parent.key:
+            self._misfits.append(step.node)
+            return
+        parent.routing += 1
+        parent.counted = True
+        row.version += 1
+        row.text, row.vector = step.text, vector
+        row.cohesion, row.provisional, row.placed = step.cohesion, step.provisional, True
+        if step.through > row.through and row.oldest is not None:
+            self._trim(row, step.through)
+        tally, cost = self._tally, step.cost
+        tally.rewrites += 1
+        tally.calls += cost.calls
+        tally.tokens_in += cost.tokens_in
+        tally.tokens_out += cost.tokens_out
+
+    def _trim(self, row: Row, through: Mark) -> None:
+        before = row.pending
+        waiting, oldest = (0, None) if row.new else self._waiting(row.key, through)
+        row.grown = [(at, leaf) for at, leaf in row.grown if at > through]
+        row.pending = waiting + len(row.grown)
+        row.oldest = oldest if oldest is not None else row.grown[0][0] if row.grown else None
+        row.through = through
+        self._tally.pending -= before - row.pending
+        if row.oldest is None:
+            self._tally.dirty -= 1
+
+    def _count(self, kind: int, depth: int, change: int) -> None:
+        depths = self._tally.leaf_depths if kind == LEAF else self._tally.summary_depths
+        depths[depth] = depths.get(depth, 0) + change
+        if not depths[depth]:
+            del depths[depth]
+
+
+def by_size(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Rows by what is to be written of them."""
+    sorted_rows: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        sorted_rows["new" if row.new else "placed" if row.placed else "counted"].append(row)
+    return sorted_rows

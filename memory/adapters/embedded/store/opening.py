@@ -1,0 +1,104 @@
+"""How a store's file is opened: checked, brought to the newest version, and tuned."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from memory.adapters.embedded.files import connect, translate, translated
+from memory.adapters.embedded.store.schema import check_identity, migrate
+from memory.errors import BanyanError, StoreDamagedError, StoreUnavailableError
+
+CACHE_KIB = 32 * 1024
+"""Page cache of the writing connection; readers share the operating system's."""
+
+RETRY_SECONDS = 0.02
+
+
+def open_writer(path: Path, *, busy_wait: timedelta) -> sqlite3.Connection:
+    """
+    A connection that can write, to a file that is there, ours and of the newest version afterwards.
+
+    Raises:
+        StoreBusyError, StoreUnavailableError, StoreDamagedError, StoreVersionError: as the port says.
+    """
+    _refuse_folder(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailableError(f"the folder of {path} cannot be made: {error.strerror}") from error
+    with translated(path):
+        connection = connect(path, busy_wait=busy_wait)
+        try:
+            check_identity(connection, path)
+            _set_wal(connection, busy_wait)
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA temp_store = MEMORY")
+            connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            migrate(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def open_reader(path: Path, *, busy_wait: timedelta, read_only: bool) -> sqlite3.Connection:
+    """
+    A connection that never writes.
+
+    Args:
+        path: the file, of a store that was opened before.
+        busy_wait: how long a statement waits for another process.
+        read_only: whether the file itself cannot be written: SQLite then needs no files beside it.
+    """
+    if not read_only:
+        connection = connect(path, busy_wait=busy_wait, mode="rw")
+        connection.execute("PRAGMA query_only = 1")
+        return connection
+    _refuse_folder(path)
+    if not path.exists():
+        raise StoreUnavailableError(f"there is no store at {path}")
+    failures: list[sqlite3.Error] = []
+    for mode in ("ro", "immutable"):
+        if mode == "immutable" and _has_journal(path):
+            break
+        connection = connect(path, busy_wait=busy_wait, mode=mode)
+        try:
+            if not check_identity(connection, path):
+                raise StoreDamagedError(f"{path} is empty")
+        except sqlite3.Error as error:
+            connection.close()
+            failures.append(error)
+            continue
+        except BanyanError:
+            connection.close()
+            raise
+        return connection
+    raise translate(failures[0], path) from failures[0]
+
+
+def _refuse_folder(path: Path) -> None:
+    if path.is_dir():
+        raise StoreDamagedError(f"{path} is a folder, not a store; name a file in it, such as {path / 'banyan.db'}")
+
+
+def _has_journal(path: Path) -> bool:
+    """Whether commits may wait beside the file, which reading it alone would miss."""
+    journal = path.with_name(f"{path.name}-wal")
+    return journal.exists() and journal.stat().st_size > 0
+
+
+def _set_wal(connection: sqlite3.Connection, busy_wait: timedelta) -> None:
+    """Switch to write-ahead logging. SQLite does not wait for others by itself here."""
+    end = time.monotonic() + busy_wait.total_seconds()
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= end:
+                raise
+        else:
+            return
+        time.sleep(RETRY_SECONDS)

@@ -1,0 +1,257 @@
+"""The store's reads, each inside a transaction that its caller began: all of one commit."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from memory.adapters.embedded.store import codec
+from memory.adapters.embedded.store.schema import KEY_BITS
+from memory.errors import StoreDamagedError, TreeNotFoundError
+from memory.model import EmbeddingModel, EventId, Mark, Node, NodeId, TreeId, TreeInfo
+from memory.ports.store import Contribution, Cost, DirtyNode, LogEntry, Skeleton, TreeStats
+
+NODE = """
+SELECT node.key, node.id, above.id, node.kind, node.depth, node.mark, node.version, node.routing, node.descendants, node.pending,
+    node.cohesion, node.provisional, content.text, content.item, {vector}
+FROM node
+LEFT JOIN node AS above ON above.key = node.parent
+LEFT JOIN content ON content.key = node.key
+{join}
+WHERE {where}
+"""
+VECTOR_JOIN = "LEFT JOIN vector ON vector.key = node.key"
+
+
+def node_query(where: str, *, vectors: bool) -> str:
+    """A query for whole nodes."""
+    return NODE.format(vector="vector.value" if vectors else "NULL", join=VECTOR_JOIN if vectors else "", where=where)
+
+
+def tree_number(connection: sqlite3.Connection, tree: TreeId) -> int:
+    """
+    The tree's number in row keys.
+
+    Raises:
+        TreeNotFoundError: there is no such tree.
+    """
+    found = connection.execute("SELECT number FROM tree WHERE id = ?", (tree,)).fetchone()
+    if found is None:
+        raise TreeNotFoundError(f"there is no tree {tree!r} in this store")
+    return int(found[0])
+
+
+def key_range(number: int) -> tuple[int, int]:
+    """First and last key of a tree's rows."""
+    return number << KEY_BITS, (number + 1 << KEY_BITS) - 1
+
+
+TREE = "SELECT id, structure, model, dimension, unrelated_cosine, parameters, created_at, seq FROM tree"
+
+
+def tree_info(connection: sqlite3.Connection, tree: TreeId) -> TreeInfo:
+    """
+    A tree's identity and state.
+
+    Raises:
+        TreeNotFoundError: there is no such tree.
+    """
+    found = connection.execute(f"{TREE} WHERE id = ?", (tree,)).fetchone()
+    if found is None:
+        raise TreeNotFoundError(f"there is no tree {tree!r} in this store")
+    return _tree_info(found)
+
+
+def tree_infos(connection: sqlite3.Connection) -> list[TreeInfo]:
+    """All trees, by name."""
+    return [_tree_info(found) for found in connection.execute(f"{TREE} ORDER BY id")]
+
+
+def _tree_info(values: Sequence[Any]) -> TreeInfo:
+    name, structure, model, dimension, unrelated, parameters, created_at, seq = values
+    return TreeInfo(
+        id=TreeId(name),
+        structure=structure,
+        model=EmbeddingModel(name=model, dimension=dimension, unrelated_cosine=unrelated),
+        parameters=codec.decode_parameters(parameters),
+        created_at=datetime.fromisoformat(created_at),
+        seq=seq,
+    )
+
+
+def tally(connection: sqlite3.Connection, number: int) -> tuple[int, codec.Tally]:
+    """The tree's sequence number and counters."""
+    seq, data = connection.execute("SELECT seq, tally FROM tree WHERE number = ?", (number,)).fetchone()
+    return seq, codec.decode_tally(data)
+
+
+def node(values: Sequence[Any], leaves: int) -> Node:
+    """
+    A node of a row of `node_query`.
+
+    Args:
+        values: the row.
+        leaves: leaves of the whole tree: the root's descendants, which no step counts.
+    """
+    _, name, parent, kind, depth, at, version, routing, descendants, pending, cohesion, provisional, text, item, vector = values
+    return Node(
+        id=NodeId(name),
+        parent=parent,
+        kind=codec.KINDS[kind],
+        depth=depth,
+        mark=Mark(at),
+        version=version,
+        routing=routing,
+        text=text or "",
+        vector=None if vector is None else codec.decode_vector(vector),
+        cohesion=cohesion,
+        descendants=descendants if parent is not None else leaves,
+        pending=pending,
+        provisional=bool(provisional),
+        item=None if item is None else codec.decode_item(item, text),
+    )
+
+
+def nodes(connection: sqlite3.Connection, tree: TreeId, ids: Sequence[NodeId], *, vectors: bool) -> dict[NodeId, Node]:
+    """Those of the nodes that exist."""
+    number = tree_number(connection, tree)
+    leaves = tally(connection, number)[1].leaves
+    found: dict[NodeId, Node] = {}
+    for start in range(0, len(ids), 500):
+        some = ids[start : start + 500]
+        query = node_query(f"node.tree = ? AND node.id IN ({','.join('?' * len(some))})", vectors=vectors)
+        for values in connection.execute(query, (number, *some)):
+            found[values[1]] = node(values, leaves)
+    return found
+
+
+def children(connection: sqlite3.Connection, tree: TreeId, parent: NodeId, *, limit: int, after: Mark) -> list[Node]:
+    """Children in order of creation."""
+    number = tree_number(connection, tree)
+    query = node_query(
+        "node.parent = (SELECT key FROM node WHERE tree = ? AND id = ?) AND node.mark > ? ORDER BY node.mark LIMIT ?",
+        vectors=False,
+    )
+    return [node(values, 0) for values in connection.execute(query, (number, parent, after, limit))]
+
+
+def page(connection: sqlite3.Connection, number: int, after: int, *, vectors: bool, limit: int) -> tuple[list[Node], int]:
+    """Nodes with keys above `after`, at most `limit`, and the last key."""
+    query = node_query("node.key > ? AND node.key <= ? ORDER BY node.key LIMIT ?", vectors=vectors)
+    leaves = tally(connection, number)[1].leaves if after < number << KEY_BITS else 0
+    rows = connection.execute(query, (after, key_range(number)[1], limit)).fetchall()
+    return [node(values, leaves) for values in rows], rows[-1][0] if rows else after
+
+
+def skeleton(connection: sqlite3.Connection, tree: TreeId) -> Skeleton:
+    """The tree in columns."""
+    number = tree_number(connection, tree)
+    seq, counts = tally(connection, number)
+    first, last = key_range(number)
+    rows = connection.execute(
+        "SELECT key, id, parent, kind, depth, version, routing, descendants FROM node WHERE key BETWEEN ? AND ? ORDER BY key",
+        (first, last),
+    ).fetchall()
+    keys, ids, parents, kinds, depths, versions, routings, descendants = zip(*rows, strict=True)
+    name = dict(zip(keys, ids, strict=True))
+    stored = connection.execute("SELECT value FROM vector WHERE key BETWEEN ? AND ? ORDER BY key", (first, last))
+    packed = b"".join(value for (value,) in stored)
+    dimension = connection.execute("SELECT dimension FROM tree WHERE number = ?", (number,)).fetchone()[0]
+    if len(packed) != (len(ids) - 1) * dimension * codec.STORED.itemsize:
+        raise StoreDamagedError(f"tree {tree}: nodes and vectors do not match")
+    vectors = np.zeros((len(ids), dimension), np.float16)
+    vectors[1:] = np.frombuffer(packed, codec.STORED).reshape(-1, dimension)
+    all_descendants = np.array(descendants, np.int64)
+    all_descendants[0] = counts.leaves
+    return Skeleton(
+        seq=seq,
+        ids=list(ids),
+        parents=[None if key is None else name[key] for key in parents],
+        kinds=[codec.KINDS[kind] for kind in kinds],
+        depths=np.array(depths, np.int32),
+        versions=np.array(versions, np.int64),
+        routings=np.array(routings, np.int64),
+        descendants=all_descendants,
+        vectors=vectors,
+    )
+
+
+def changes(connection: sqlite3.Connection, tree: TreeId, after: int, *, limit: int) -> list[LogEntry]:
+    """Log entries, leaves' vectors filled in."""
+    number = tree_number(connection, tree)
+    base, last = key_range(number)
+    rows = connection.execute(
+        "SELECT key, entry FROM log WHERE key > ? AND key <= ? ORDER BY key LIMIT ?", (base + max(after, 0), last, limit)
+    ).fetchall()
+    entries = [(key - base, codec.decode_entry(data)) for key, data in rows]
+    wanted = [codec.leaf_keys(entry) for _, entry in entries]
+    every = [key for keys in wanted for key in keys]
+    stored: dict[int, bytes] = {}
+    if every:
+        # Nodes are numbered in order of their commits: the leaves of a run of commits lie in one range.
+        stored = dict(
+            connection.execute("SELECT key, value FROM vector WHERE key BETWEEN ? AND ?", (min(every), max(every))).fetchall()
+        )
+    return [codec.log_entry(seq, entry, [stored[key] for key in keys]) for (seq, entry), keys in zip(entries, wanted, strict=True)]
+
+
+def contributions(connection: sqlite3.Connection, tree: TreeId, name: NodeId, *, limit: int) -> list[Contribution]:
+    """Contributions of a node, oldest first."""
+    number = tree_number(connection, tree)
+    found = connection.execute(
+        "SELECT contribution.mark, leaf.id FROM contribution JOIN node AS leaf ON leaf.key = contribution.leaf"
+        " WHERE contribution.node = (SELECT key FROM node WHERE tree = ? AND id = ?) ORDER BY contribution.mark LIMIT ?",
+        (number, name, limit),
+    )
+    return [Contribution(mark=at, leaf=leaf) for at, leaf in found]
+
+
+def dirty(connection: sqlite3.Connection, tree: TreeId, *, limit: int) -> list[DirtyNode]:
+    """Nodes with contributions, deepest first, then oldest first."""
+    number = tree_number(connection, tree)
+    found = connection.execute(
+        "SELECT id, depth, pending, oldest FROM node INDEXED BY node_dirty WHERE tree = ? AND oldest IS NOT NULL"
+        " ORDER BY depth DESC, oldest LIMIT ?",
+        (number, limit),
+    )
+    return [DirtyNode(node=name, depth=depth, pending=pending, oldest=oldest) for name, depth, pending, oldest in found]
+
+
+def events(connection: sqlite3.Connection, tree: TreeId) -> dict[EventId, tuple[NodeId, ...]]:
+    """Every event with its leaves."""
+    number = tree_number(connection, tree)
+    found = connection.execute("SELECT id, leaves FROM event WHERE tree = ? ORDER BY seq", (number,))
+    return {event: tuple(map(NodeId, codec.decode_names(leaves))) for event, leaves in found}
+
+
+def stats(connection: sqlite3.Connection, tree: TreeId) -> TreeStats:
+    """Counts; `bytes` is the file's size, shared out among the trees by their nodes."""
+    number = tree_number(connection, tree)
+    seq, counts = tally(connection, number)
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    page_size = connection.execute("PRAGMA page_size").fetchone()[0]
+    mine, everyone = connection.execute(
+        "SELECT sum(numbers) FILTER (WHERE number = ?), sum(numbers) FROM tree", (number,)
+    ).fetchone()
+    depths = {
+        depth: counts.summary_depths.get(depth, 0) + counts.leaf_depths.get(depth, 0)
+        for depth in sorted({*counts.summary_depths, *counts.leaf_depths})
+    }
+    return TreeStats(
+        seq=seq,
+        nodes=1 + counts.summaries + counts.leaves,
+        leaves=counts.leaves,
+        summaries=counts.summaries,
+        events=counts.events,
+        pending=counts.pending,
+        dirty=counts.dirty,
+        depths=depths,
+        leaf_depths=dict(sorted(counts.leaf_depths.items())),
+        rewrites=counts.rewrites,
+        cost=Cost(calls=counts.calls, tokens_in=counts.tokens_in, tokens_out=counts.tokens_out),
+        bytes=pages * page_size * mine // everyone,
+    )

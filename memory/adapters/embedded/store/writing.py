@@ -1,0 +1,218 @@
+"""The store's writes, each inside a transaction that its caller began."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from memory.adapters.embedded.store import codec
+from memory.adapters.embedded.store.folding import Folded, Folding, Misfit, Row, by_size, named
+from memory.adapters.embedded.store.reading import tree_info
+from memory.adapters.embedded.store.schema import KEY_BITS
+from memory.errors import LeaseLostError, TreeNotFoundError
+from memory.model import ROOT, EventId, Mark, NodeId, TreeInfo
+from memory.ports.store import Applied, ChangeSet, Create, Receipt, Rewrite, Seen, Stale
+
+COLUMNS = "key, tree, id, parent, kind, depth, mark, version, routing, descendants, pending, oldest, cohesion, provisional"
+INSERT_ROOT = f"INSERT INTO node ({COLUMNS}) VALUES (?, ?, ?, NULL, 0, 0, 0, 1, 0, 0, 0, NULL, 1.0, 0)"  # noqa: S608
+INSERT_NODE = f"INSERT INTO node ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+NAMES_MAX = 500
+"""Values in one `IN (…)`."""
+
+
+class TreeRow(NamedTuple):
+    """What a commit needs of the tree's row."""
+
+    number: int
+    dimension: int
+    seq: int
+    numbers: int
+    tally: bytes
+
+
+def create_tree(connection: sqlite3.Connection, info: TreeInfo) -> TreeInfo:
+    """Make the tree and its root, unless it is there."""
+    inserted = connection.execute(
+        "INSERT INTO tree (id, structure, model, dimension, unrelated_cosine, parameters, created_at, seq, numbers, tally)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, 0, 1, ?) ON CONFLICT (id) DO NOTHING",
+        (
+            info.id,
+            info.structure,
+            info.model.name,
+            info.model.dimension,
+            info.model.unrelated_cosine,
+            codec.encode(dict(info.parameters)),
+            info.created_at.isoformat(),
+            codec.encode(codec.Tally()),
+        ),
+    )
+    if inserted.rowcount:
+        number = inserted.lastrowid
+        assert number is not None
+        connection.execute(
+            INSERT_ROOT,
+            (number << KEY_BITS, number, ROOT),
+        )
+    return tree_info(connection, info.id)
+
+
+def apply(
+    connection: sqlite3.Connection, changes: ChangeSet, vectors: Callable[[int], list[bytes]], *, held: Callable[[], bool]
+) -> Applied | Seen | Stale:
+    """
+    Compare and apply (see the port). Writes nothing unless it answers `Applied`.
+
+    Args:
+        connection: in a write transaction.
+        changes: the set.
+        vectors: the stored vectors of its steps, given the tree's dimension.
+        held: whether the lease that was given, if any, is still valid.
+    """
+    found = connection.execute("SELECT number, dimension, seq, numbers, tally FROM tree WHERE id = ?", (changes.tree,)).fetchone()
+    if found is None:
+        raise TreeNotFoundError(f"there is no tree {changes.tree!r} in this store")
+    tree = TreeRow._make(found)
+    packed = vectors(tree.dimension)
+    if not held():
+        raise LeaseLostError(f"the lease on {changes.tree} has ended; nothing was written")
+    seen = receipts(connection, tree.number, [event.id for event in changes.events])
+    if seen:
+        return Seen(receipts=seen)
+    folding = Folding(
+        changes,
+        rows_of(connection, tree.number, named(changes)),
+        tree=tree.number,
+        base=tree.number << KEY_BITS,
+        seq=tree.seq + 1,
+        numbers=tree.numbers,
+        tally=codec.decode_tally(tree.tally),
+        waiting=lambda key, through: _waiting(connection, key, through),
+    )
+    try:
+        folded = folding.fold()
+    except Misfit as misfit:
+        return Stale(nodes=misfit.nodes, seq=tree.seq)
+    _write(connection, changes, folded, packed, tree.number)
+    return Applied(seq=folded.seq)
+
+
+def rows_of(connection: sqlite3.Connection, number: int, names: Sequence[NodeId]) -> dict[NodeId, Row]:
+    """Rows of those of the nodes that exist."""
+    rows: dict[NodeId, Row] = {}
+    for some in _chunks(names):
+        marks = ",".join("?" * len(some))
+        query = f"SELECT {COLUMNS} FROM node WHERE tree = ? AND id IN ({marks})"  # noqa: S608  # only question marks
+        for values in connection.execute(query, (number, *some)):
+            rows[values[2]] = Row(*values)
+    return rows
+
+
+def receipts(connection: sqlite3.Connection, number: int, events: Sequence[EventId]) -> dict[EventId, Receipt]:
+    """Receipts of those of the events that were applied to the tree with that number."""
+    found: dict[EventId, Receipt] = {}
+    for some in _chunks(events):
+        marks = ",".join("?" * len(some))
+        query = f"SELECT id, seq, digest, leaves FROM event WHERE tree = ? AND id IN ({marks})"  # noqa: S608
+        for event, seq, digest, leaves in connection.execute(query, (number, *some)):
+            nodes = tuple(map(NodeId, codec.decode_names(leaves)))
+            found[event] = Receipt(event_id=event, seq=seq, digest=digest, leaves=nodes)
+    return found
+
+
+def _chunks(names: Sequence[str]) -> Iterator[list[str]]:
+    rest = iter(names)
+    while some := list(islice(rest, NAMES_MAX)):
+        yield some
+
+
+def _waiting(connection: sqlite3.Connection, key: int, through: Mark) -> tuple[int, Mark | None]:
+    """How many contributions would be left of a row trimmed up to `through`, and the oldest of them."""
+    count, oldest = connection.execute(
+        "SELECT count(*), min(mark) FROM contribution WHERE node = ? AND mark > ?", (key, through)
+    ).fetchone()
+    return count, oldest
+
+
+def _write(connection: sqlite3.Connection, changes: ChangeSet, folded: Folded, packed: Sequence[bytes], number: int) -> None:
+    rows = by_size(folded.rows)
+    new = rows["new"]
+    many = connection.executemany
+    many(
+        "DELETE FROM contribution WHERE node = ? AND mark <= ?",
+        ((row.key, row.through) for row in folded.rows if row.through and not row.new),
+    )
+    many(
+        INSERT_NODE,
+        (
+            (
+                row.key,
+                row.tree,
+                row.id,
+                row.parent,
+                row.kind,
+                row.depth,
+                row.mark,
+                row.version,
+                row.routing,
+                row.descendants,
+                row.pending,
+                row.oldest,
+                row.cohesion,
+                row.provisional,
+            )
+            for row in new
+        ),
+    )
+    many("INSERT INTO vector (key, value) VALUES (?, ?)", ((row.key, packed[row.vector]) for row in new))
+    many(
+        "INSERT INTO content (key, text, item) VALUES (?, ?, ?)",
+        ((row.key, row.text, None if row.item is None else codec.encode_item(row.item, row.text or "")) for row in new),
+    )
+    many(
+        "UPDATE node SET version = ?, routing = ?, descendants = ?, pending = ? WHERE key = ?",
+        ((row.version, row.routing, row.descendants, row.pending, row.key) for row in rows["counted"]),
+    )
+    many(
+        "UPDATE node SET version = ?, routing = ?, descendants = ?, pending = ?, parent = ?, depth = ?, oldest = ?, cohesion = ?,"
+        " provisional = ? WHERE key = ?",
+        (
+            (
+                row.version,
+                row.routing,
+                row.descendants,
+                row.pending,
+                row.parent,
+                row.depth,
+                row.oldest,
+                row.cohesion,
+                row.provisional,
+                row.key,
+            )
+            for row in rows["placed"]
+        ),
+    )
+    rewritten = [row for row in rows["placed"] if row.text is not None]
+    many("UPDATE vector SET value = ? WHERE key = ?", ((packed[row.vector], row.key) for row in rewritten))
+    many("UPDATE content SET text = ? WHERE key = ?", ((row.text, row.key) for row in rewritten))
+    many(
+        "INSERT INTO contribution (node, mark, leaf) VALUES (?, ?, ?)",
+        ((row.key, at, leaf) for row in folded.rows for at, leaf in row.grown),
+    )
+    many(
+        "INSERT INTO event (tree, id, seq, digest, leaves) VALUES (?, ?, ?, ?, ?)",
+        ((number, event.id, folded.seq, event.digest, codec.encode(event.leaves)) for event in changes.events),
+    )
+    entry = codec.encode_entry(changes.steps, [event.id for event in changes.events], packed, at=changes.at, first=folded.first)
+    connection.execute("INSERT INTO log (key, entry) VALUES (?, ?)", (number << KEY_BITS | folded.seq, entry))
+    connection.execute(
+        "UPDATE tree SET seq = ?, numbers = ?, tally = ? WHERE number = ?",
+        (folded.seq, folded.numbers, codec.encode(folded.tally), number),
+    )
+
+
+def vectors_of(changes: ChangeSet) -> Callable[[int], list[bytes]]:
+    """The stored vectors of the steps of a set, in order, given the dimension."""
+    given = [step.vector for step in changes.steps if isinstance(step, Create | Rewrite)]
+    return lambda dimension: codec.encode_vectors(given, dimension)
