@@ -36,7 +36,8 @@ class SummarySettings:
     workers: int = 4
     """Summaries in the making at once in this process, 1 to 256. With a remote model: how many calls may run."""
     attempts_max: int = 5
-    """Failures of one node in a row before it is given up until the next contribution; it stays visibly pending."""
+    """Unusable answers for one node in a row before it is given up until its next contribution; it stays visibly pending. A model
+    that is away does not count: it is waited for."""
     backoff: timedelta = timedelta(seconds=1)
     """First wait after a failure; doubles up to `backoff_max`. A longer Retry-After of the model is honoured."""
     backoff_max: timedelta = timedelta(seconds=60)

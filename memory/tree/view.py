@@ -11,6 +11,7 @@ A leaf costs its vector, its id and one dictionary entry; a summary also costs a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ class Branch:
         self.slot = -1
         """Row in the parent's block."""
         self.ids: list[NodeId] = []
-        self._matrix: NDArray[np.float16] | NDArray[np.float32] = np.empty((0, dimension), dtype=np.float16)
+        self._matrix: NDArray[np.floating[Any]] = np.empty((0, dimension), dtype=np.float16)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -48,17 +49,15 @@ class Branch:
 
     def cosines(self, vector: Vector) -> Cosines:
         """Cosine of a (d,) vector with each child: (k,) float32."""
-        product: Cosines = self.rows(0) @ vector
-        return product
+        return np.asarray(self.rows(0) @ vector, dtype=np.float32)
 
     def cosines_of_all(self, vectors: NDArray[np.float32]) -> Cosines:
         """Cosines of (n, d) vectors with each child: (k, n) float32."""
-        product: Cosines = self.rows(0) @ vectors.T
-        return product
+        return np.asarray(self.rows(0) @ vectors.T, dtype=np.float32)
 
     def row(self, slot: int) -> Vector:
         """The vector of one child: (d,) float32."""
-        return self._matrix[slot].astype(np.float32)
+        return np.array(self._matrix[slot], dtype=np.float32)
 
     def rows(self, start: int) -> NDArray[np.float32]:
         """The vectors of the children from a slot on: (k - start, d) float32."""

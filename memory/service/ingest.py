@@ -1,0 +1,284 @@
+"""
+One micro-batch of records of one tree into that tree (design section 3).
+
+embed (one call) → plan on the view → compare and apply; refused: catch up and plan again, from the third time on under a lease.
+The effect is once: an event's id is remembered in the same atomic step as its leaves, and one that is seen again is answered with
+its first receipt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from memory.changes import ChangeSet, Create, EventEntry, Grow, Move, Step
+from memory.errors import ContentionError, TreeMismatchError
+from memory.model import EventId, Item, NodeId, NodeKind, TreeId, TreeInfo, Vector
+from memory.ports.clock import Clock
+from memory.ports.embedder import Embedder
+from memory.ports.jobs import SummaryJobs
+from memory.ports.leases import Lease, PathLeases
+from memory.ports.store import Applied, Receipt, Seen, Stale, TreeStore
+from memory.records import Record
+from memory.results import EventResult, EventStatus
+from memory.retrieval.text import embedded_text
+from memory.service.chunking import items
+from memory.service.views import Views
+from memory.settings import IngestSettings
+from memory.structures import registry
+from memory.structures.base import Structure
+from memory.tree.planning import Insertion, Plan, leaf_id
+from memory.tree.provisional import provisional_text
+from memory.tree.similarity import quantize
+from memory.tree.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Records of one tree that are new to it as far as was known, embedded and ready to be committed."""
+
+    tree: TreeId
+    records: tuple[Record, ...]
+    """One an id."""
+    insertions: tuple[tuple[Insertion, ...], ...]
+    """Of each record, its items."""
+    known: Mapping[EventId, Receipt]
+    """Receipts of the records that had been applied before."""
+
+
+@dataclass(slots=True)
+class IngestCounters:
+    """What ingestion has done since the process started."""
+
+    items: int = 0
+    commits: int = 0
+    refused: int = 0
+    """Commits that had to be planned again."""
+    leased: int = 0
+    """Commits that were planned under a lease."""
+
+
+class Ingest:
+    """
+    Puts records into trees.
+
+    Args:
+        store, leases, jobs, embedder, clock: the ports.
+        views: of this process; shared with queries.
+        settings: limits.
+        structure: how a tree that does not exist yet is made, and its parameters (None: the defaults).
+    """
+
+    def __init__(
+        self,
+        *,
+        store: TreeStore,
+        leases: PathLeases,
+        jobs: SummaryJobs,
+        embedder: Embedder,
+        clock: Clock,
+        views: Views,
+        settings: IngestSettings,
+        structure: str = "memtree",
+        parameters: Mapping[str, float] | None = None,
+    ) -> None:
+        self._store = store
+        self._leases = leases
+        self._jobs = jobs
+        self._embedder = embedder
+        self._clock = clock
+        self._views = views
+        self._settings = settings
+        self._default = registry.make(structure, embedder.model, parameters)
+        self._structures: dict[TreeId, Structure] = {}
+        self.counters = IngestCounters()
+
+    async def ensure_tree(self, tree: TreeId) -> Structure:
+        """
+        The tree's structure; the tree is made if it does not exist.
+
+        Raises:
+            TreeMismatchError: it was made with another embedding model or structure.
+        """
+        known = self._structures.get(tree)
+        if known is not None:
+            return known
+        info = await self._store.create_tree(
+            TreeInfo(
+                id=tree,
+                structure=self._default.name,
+                model=self._embedder.model,
+                parameters=self._default.parameters(),
+                created_at=self._clock.now(),
+            )
+        )
+        check_model(info, self._embedder)
+        if info.structure != self._default.name:
+            raise TreeMismatchError(
+                f"tree {tree!r} is a {info.structure} tree, {self._default.name} is configured; "
+                f"use --structure {info.structure}, or another tree name"
+            )
+        structure = self._structures[tree] = registry.of(info)
+        return structure
+
+    async def prepare(self, tree: TreeId, records: Sequence[Record]) -> Prepared:
+        """
+        Look up receipts, cut into items, embed; writes nothing but a new tree.
+
+        Args:
+            tree: of all records.
+            records: at most one an event id.
+
+        Raises:
+            EmbedderError, EmbedderAnswerError: nothing was embedded.
+        """
+        await self.ensure_tree(tree)
+        known = await self._store.receipts(tree, [EventId(record.id) for record in records])
+        fresh = tuple(record for record in records if record.id not in known)
+        cut = [items(record, chunk_tokens=self._settings.chunk_tokens) for record in fresh]
+        vectors = await self._embed([item for group in cut for item in group])
+        rows = iter(vectors)
+        insertions = tuple(tuple(Insertion(item=item, vector=next(rows)) for item in group) for group in cut)
+        return Prepared(tree, fresh, insertions, known)
+
+    async def commit(self, prepared: Prepared, records: Sequence[Record]) -> list[EventResult]:
+        """
+        Apply what was prepared and tell what became of each record, in the order of `records`.
+
+        When it returns everything accepted is durable and its summary jobs are queued.
+
+        Raises:
+            ContentionError: refused too often; nothing of the batch was written.
+        """
+        receipts = dict(prepared.known)
+        accepted: set[EventId] = set()
+        waiting = [(record, group) for record, group in zip(prepared.records, prepared.insertions, strict=True)]
+        while waiting:
+            outcome = await self._apply(prepared.tree, waiting)
+            if isinstance(outcome, Seen):
+                receipts.update(outcome.receipts)
+                waiting = [(record, group) for record, group in waiting if record.id not in outcome.receipts]
+                continue
+            for record, group in waiting:
+                event = EventId(record.id)
+                accepted.add(event)
+                leaves = tuple(leaf_id(event, insertion.item.chunk) for insertion in group)
+                receipts[event] = Receipt(event_id=event, seq=outcome.seq, digest=record.digest, leaves=leaves)
+            waiting = []
+        return [_result(prepared.tree, record, receipts[EventId(record.id)], accepted) for record in records]
+
+    async def _embed(self, wanted: Sequence[Item]) -> list[Vector]:
+        if not wanted:
+            return []
+        vectors = await self._embedder.embed([embedded_text(item) for item in wanted])
+        return [quantize(vector) for vector in vectors]
+
+    async def _apply(self, tree: TreeId, waiting: Sequence[tuple[Record, Sequence[Insertion]]]) -> Applied | Seen:
+        structure = await self.ensure_tree(tree)
+        insertions = [insertion for _, group in waiting for insertion in group]
+        events = tuple(_entry(record, group) for record, group in waiting)
+        for attempt in range(self._settings.attempts_max):
+            async with self._views.hold(tree) as view:
+                plan = structure.plan(view, insertions)
+                lease = await self._lease(tree, plan) if attempt >= self._settings.lease_after else None
+                try:
+                    outcome = await self._commit(tree, view, plan, events, lease)
+                finally:
+                    if lease is not None:
+                        await self._leases.release(lease)
+            if isinstance(outcome, Applied):
+                self.counters.commits += 1
+                self.counters.items += len(insertions)
+                await self._jobs.put(tree, plan.summaries)
+                return outcome
+            if isinstance(outcome, Seen):
+                return outcome
+            self.counters.refused += 1
+            # Two processes that refuse each other in step would go on doing so.
+            await self._clock.sleep(random.uniform(0, 0.001 * 2 ** min(attempt, 6)))  # noqa: S311  # jitter, not a secret
+        raise ContentionError(
+            f"tree {tree!r}: a commit of {len(insertions)} items was refused {self._settings.attempts_max} times because others "
+            "changed the same path; try again, with fewer writers on this tree or larger batches",
+            retry_after=1.0,
+        )
+
+    async def _commit(
+        self, tree: TreeId, view: View, plan: Plan, events: tuple[EventEntry, ...], lease: Lease | None
+    ) -> Applied | Seen | Stale:
+        steps = await self._with_provisional_texts(tree, plan.steps)
+        changes = ChangeSet(tree=tree, steps=steps, expects=plan.expects, events=events, at=self._clock.now())
+        # A cancelled caller must not leave it open whether the commit happened: the view would not know.
+        outcome = await asyncio.shield(asyncio.ensure_future(self._store.apply(changes, lease=lease)))
+        if isinstance(outcome, Applied) and outcome.seq == view.seq + 1:
+            view.seq = outcome.seq
+        else:
+            view.undo(plan.steps)  # the log brings it back, in its right place among the others' commits
+        return outcome
+
+    async def _lease(self, tree: TreeId, plan: Plan) -> Lease:
+        """Exclusive on the nodes whose children change, shared on the rest of the paths (design section 3, step 2)."""
+        made = {step.id for step in plan.steps if isinstance(step, Create)}
+        changed = {step.parent for step in plan.steps if isinstance(step, Create)}
+        changed |= {step.old_parent for step in plan.steps if isinstance(step, Move)}
+        exclusive = changed - made
+        path = {expectation.node for expectation in plan.expects}
+        self.counters.leased += 1
+        return await self._leases.acquire(
+            tree,
+            shared=sorted(path - exclusive),
+            exclusive=sorted(exclusive),
+            ttl=self._settings.lease_ttl,
+            wait=self._settings.lease_wait,
+        )
+
+    async def _with_provisional_texts(self, tree: TreeId, steps: Sequence[Step]) -> tuple[Step, ...]:
+        """Give fresh summaries a text put together from their two leaves; the plan is pure and knows no old texts."""
+        texts = {step.id: step.text for step in steps if isinstance(step, Create) and step.kind is NodeKind.LEAF}
+        pairs: dict[NodeId, list[NodeId]] = {
+            step.id: [] for step in steps if isinstance(step, Create) and step.kind is NodeKind.SUMMARY
+        }
+        for step in steps:
+            if isinstance(step, Grow) and step.nodes and step.nodes[0] in pairs:
+                pairs[step.nodes[0]].append(step.leaf)
+        old = [leaf for pair in pairs.values() for leaf in pair if leaf not in texts]
+        if old:
+            texts.update({node.id: node.text for node in (await self._store.nodes(tree, old)).values()})
+        return tuple(
+            replace(step, text=provisional_text([texts.get(leaf, "") for leaf in pairs[step.id][:2]]))
+            if isinstance(step, Create) and step.id in pairs
+            else step
+            for step in steps
+        )
+
+
+def check_model(info: TreeInfo, embedder: Embedder) -> None:
+    """
+    Refuse a tree whose vectors are of another space than the embedder's.
+
+    Raises:
+        TreeMismatchError: says which and what to do.
+    """
+    wanted, got = info.model, embedder.model
+    if (wanted.name, wanted.dimension) != (got.name, got.dimension):
+        raise TreeMismatchError(
+            f"tree {info.id!r} was made with the embedding model {wanted.name} ({wanted.dimension} dimensions), "
+            f"{got.name} ({got.dimension}) is configured; set BANYAN_EMBEDDER to the tree's model, or export the tree and "
+            "import it under another name with the new one"
+        )
+
+
+def _entry(record: Record, group: Sequence[Insertion]) -> EventEntry:
+    event = EventId(record.id)
+    return EventEntry(id=event, digest=record.digest, leaves=tuple(leaf_id(event, insertion.item.chunk) for insertion in group))
+
+
+def _result(tree: TreeId, record: Record, receipt: Receipt, accepted: set[EventId]) -> EventResult:
+    event = EventId(record.id)
+    if event in accepted:
+        return EventResult(tree=tree, id=event, status=EventStatus.ACCEPTED, seq=receipt.seq)
+    if receipt.digest == record.digest:
+        return EventResult(tree=tree, id=event, status=EventStatus.DUPLICATE, seq=receipt.seq, reason="was applied before")
+    reason = "the id was applied before with another text; the first one stands"
+    return EventResult(tree=tree, id=event, status=EventStatus.CONFLICT, seq=receipt.seq, reason=reason)

@@ -1,0 +1,255 @@
+"""
+Summaries, brought up to date outside of any transaction (design section 4).
+
+read the node, its version and its contributions → aggregate → embed, or mean of the leaves → apply by version; contributions that
+came meanwhile stay and raise the next job. A changed version means: read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from memory.changes import ChangeSet, Cost, Expectation, Rewrite
+from memory.errors import BanyanError, PermanentError, SummarizerAnswerError, SummarizerError, TransientError
+from memory.model import Mark, Node, NodeId, NodeKind, TreeId, Vector
+from memory.ports.clock import Clock
+from memory.ports.embedder import Embedder
+from memory.ports.jobs import SummaryJob, SummaryJobs
+from memory.ports.store import Applied, TreeStore
+from memory.ports.summarizer import Summarizer, Summary, SummaryRequest, within_budget
+from memory.retrieval.text import attributed_text
+from memory.settings import SummarySettings
+from memory.tree.similarity import merge_means, quantize
+
+CONTRIBUTIONS_PER_READ = 1_000
+
+
+class JobOutcome(StrEnum):
+    """What became of one summary job."""
+
+    FRESH = "fresh"
+    """The node was up to date, or is gone."""
+    WRITTEN = "written"
+    """A new summary was written; nothing is left to do unless something came meanwhile."""
+    MORE = "more"
+    """A new summary was written and contributions beyond the token budget are left."""
+    CHANGED = "changed"
+    """The node changed meanwhile; the work was dropped."""
+
+
+@dataclass(slots=True)
+class SummaryCounts:
+    """What the pool has done since the process started."""
+
+    done: int = 0
+    """Jobs that ended with an up-to-date node."""
+    written: int = 0
+    failed: int = 0
+    """Attempts that failed, each counted."""
+    given_up: int = 0
+    """Nodes given up after the last attempt; they stay pending."""
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    last_error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What one aggregation takes in."""
+
+    texts: tuple[str, ...]
+    existing: str
+    covered: int
+    means: tuple[tuple[Vector, float, int], ...]
+    through: Mark
+    left: bool
+
+
+class Summarize:
+    """
+    Brings one summary node up to date.
+
+    Args:
+        store, embedder, summarizer, clock: the ports.
+        settings: limits.
+    """
+
+    def __init__(
+        self, *, store: TreeStore, embedder: Embedder, summarizer: Summarizer, clock: Clock, settings: SummarySettings
+    ) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._summarizer = summarizer
+        self._clock = clock
+        self._settings = settings
+        self.counts = SummaryCounts()
+
+    async def refresh(self, tree: TreeId, node: NodeId) -> JobOutcome:
+        """
+        Fold contributions of a node into its summary, as many as fit one call.
+
+        Raises:
+            SummarizerError, SummarizerAnswerError, EmbedderError: the old text stays, the contributions too.
+        """
+        found = (await self._store.nodes(tree, [node], vectors=True)).get(node)
+        if found is None or found.kind is not NodeKind.SUMMARY or found.pending == 0:
+            return JobOutcome.FRESH
+        work = await self._work(tree, found)
+        if work is None:
+            return JobOutcome.FRESH
+        request = SummaryRequest(existing=work.existing, new=work.texts, descendants=found.descendants, covered=work.covered)
+        summary = await self._ask(request)
+        if self._summarizer.vector_from_text:
+            vector = quantize((await self._embedder.embed([summary.text]))[0])
+            _, cohesion = merge_means(work.means)
+        else:
+            vector, cohesion = merge_means(work.means)
+        assert found.parent is not None
+        rewrite = Rewrite(
+            node=node,
+            parent=found.parent,
+            vector=vector,
+            cohesion=cohesion,
+            through=work.through,
+            text=summary.text,
+            cost=Cost(calls=summary.calls, tokens_in=summary.tokens_in, tokens_out=summary.tokens_out),
+        )
+        changes = ChangeSet(
+            tree=tree, steps=(rewrite,), expects=(Expectation(node=node, version=found.version),), at=self._clock.now()
+        )
+        outcome = await self._store.apply(changes)
+        if not isinstance(outcome, Applied):
+            return JobOutcome.CHANGED
+        self.counts.written += 1
+        return JobOutcome.MORE if work.left else JobOutcome.WRITTEN
+
+    async def _work(self, tree: TreeId, node: Node) -> _Work | None:
+        waiting = await self._store.contributions(tree, node.id, limit=CONTRIBUTIONS_PER_READ)
+        if not waiting:
+            return None
+        leaves = await self._store.nodes(tree, [contribution.leaf for contribution in waiting], vectors=True)
+        present = [(contribution.mark, leaves[contribution.leaf]) for contribution in waiting if contribution.leaf in leaves]
+        texts = [attributed_text(leaf.item) for _, leaf in present if leaf.item is not None]
+        count = within_budget(texts, self._summarizer.tokens_max)
+        existing = "" if node.provisional else node.text
+        covered = 0 if node.provisional else node.covered
+        assert node.vector is not None
+        before = [(node.vector, node.cohesion, covered)] if covered else []
+        taken = [leaf for _, leaf in present[:count]]
+        means = (*before, *((leaf.vector, 1.0, 1) for leaf in taken if leaf.vector is not None))
+        left = count < len(waiting) or node.pending > len(waiting)
+        if left and (folded := await self._folded(tree, node)) is not None:
+            everything = (*before, *((leaf.vector, 1.0, 1) for _, leaf in present if leaf.vector is not None))
+            return _Work(folded, "", 0, everything, waiting[-1].mark, left=node.pending > len(waiting))
+        return _Work(tuple(texts[:count]), existing, covered, means, waiting[count - 1].mark, left)
+
+    async def _folded(self, tree: TreeId, node: Node) -> tuple[str, ...] | None:
+        """The children's texts, when more waits than the budget holds and all children are up to date and fit it."""
+        children = await self._store.children(tree, node.id, limit=CONTRIBUTIONS_PER_READ)
+        if len(children) >= CONTRIBUTIONS_PER_READ or any(child.pending for child in children):
+            return None
+        texts = [attributed_text(child.item) if child.item is not None else child.text for child in children]
+        return tuple(texts) if within_budget(texts, self._summarizer.tokens_max) == len(texts) else None
+
+    async def _ask(self, request: SummaryRequest) -> Summary:
+        try:
+            async with asyncio.timeout(self._settings.time_limit.total_seconds()):
+                summary = await self._summarizer.summarize(request)
+        except TimeoutError as error:
+            seconds = self._settings.time_limit.total_seconds()
+            raise SummarizerError(f"{self._summarizer.name} did not answer within {seconds:g} s") from error
+        self.counts.calls += summary.calls
+        self.counts.tokens_in += summary.tokens_in
+        self.counts.tokens_out += summary.tokens_out
+        if not summary.text.strip():
+            raise SummarizerAnswerError(f"{self._summarizer.name} answered with an empty text")
+        if len(summary.text) > self._settings.text_characters_max:
+            raise SummarizerAnswerError(
+                f"{self._summarizer.name} answered with {len(summary.text):,} characters, at most "
+                f"{self._settings.text_characters_max:,} are taken"
+            )
+        return summary
+
+
+class SummaryPool:
+    """
+    Workers that take jobs and refresh nodes.
+
+    Args:
+        jobs: the queue.
+        summarize: the use case.
+        settings: number of workers, attempts, backoff.
+    """
+
+    def __init__(self, *, jobs: SummaryJobs, summarize: Summarize, settings: SummarySettings) -> None:
+        self._jobs = jobs
+        self._summarize = summarize
+        self._settings = settings
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def counts(self) -> SummaryCounts:
+        """What was done so far."""
+        return self._summarize.counts
+
+    def start(self) -> None:
+        """Start the workers; needs a running loop."""
+        if not self._tasks:
+            self._tasks = [
+                asyncio.create_task(self._work(), name=f"banyan-summaries-{index}") for index in range(self._settings.workers)
+            ]
+
+    async def stop(self) -> None:
+        """End the workers. What they were at is not lost: it is still pending in the store."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    async def _work(self) -> None:
+        while True:
+            job = await self._jobs.claim()
+            try:
+                await self._one(job)
+            except asyncio.CancelledError:
+                await self._jobs.retry(job, after=0.0)
+                raise
+
+    async def _one(self, job: SummaryJob) -> None:
+        try:
+            outcome = JobOutcome.MORE
+            while outcome in (JobOutcome.MORE, JobOutcome.CHANGED):
+                outcome = await self._summarize.refresh(job.tree, job.node)
+        except Exception as error:  # noqa: BLE001  # one node's failure must never end a worker
+            await self._failed(job, error)
+        else:
+            self.counts.done += 1
+            await self._jobs.done(job)
+
+    async def _failed(self, job: SummaryJob, error: Exception) -> None:
+        self.counts.failed += 1
+        self.counts.last_error = f"{type(error).__name__}: {error}" if not isinstance(error, BanyanError) else str(error)
+        away = isinstance(error, TransientError) and not isinstance(error, SummarizerAnswerError)
+        # A model that is away is waited for without limit: an outage pauses, it never drops. A node whose answers are unusable
+        # is given up after a budget, or it would be paid for without end.
+        if not away and (isinstance(error, PermanentError) or job.attempt + 1 >= self._settings.attempts_max):
+            self.counts.given_up += 1
+            await self._jobs.done(job)
+            return
+        wait = min(self._settings.backoff.total_seconds() * 2 ** min(job.attempt, 20), self._settings.backoff_max.total_seconds())
+        asked = error.retry_after if isinstance(error, TransientError) else None
+        await self._jobs.retry(job, after=max(wait, asked or 0.0))
+
+
+async def requeue_dirty(store: TreeStore, jobs: SummaryJobs, trees: Sequence[TreeId]) -> int:
+    """Queue every node with contributions, deepest first: what a crash or `--no-wait` left behind. Returns how many."""
+    count = 0
+    for tree in trees:
+        dirty = await store.dirty(tree, limit=1_000_000)
+        await jobs.put(tree, [node.node for node in dirty])
+        count += len(dirty)
+    return count
