@@ -1,0 +1,1 @@
+"""What runs Banyan: command line, settings, and the one place where the parts are put together."""

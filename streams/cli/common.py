@@ -1,0 +1,94 @@
+"""What all commands share: options, settings, and the way to open the memory."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from streams.cli.console import Output
+from streams.settings import Loaded, load
+
+if TYPE_CHECKING:
+    from memory.local import LocalMemory
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Result = TypeVar("Result")
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Machine-readable: JSON lines on standard output.")
+_store_option = click.option("--store", metavar="URL", help="Where trees are kept, e.g. sqlite:///memory (BANYAN_STORE).")
+_config_option = click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Settings file (BANYAN_CONFIG; otherwise banyan.toml, if there is one).",
+)
+
+
+def shared_options(function: Function) -> Function:
+    """`--json`, `--store` and `--config`; the command gets them as one `Session` named `session`."""
+
+    @json_option
+    @_store_option
+    @_config_option
+    @functools.wraps(function)
+    def wrapper(*args: Any, as_json: bool, store: str | None, config_file: Path | None, **kwargs: Any) -> Any:
+        return function(*args, session=Session(as_json=as_json, store=store, config_file=config_file), **kwargs)
+
+    return wrapper  # type: ignore[return-value]
+
+
+class Session:
+    """One run of a command: its output, and its settings once they are asked for."""
+
+    def __init__(self, *, as_json: bool, store: str | None = None, config_file: Path | None = None) -> None:
+        self.output = Output(as_json=as_json)
+        self._store = store
+        self._config_file = config_file
+
+    def load(self, **options: str | None) -> Loaded:
+        """
+        The settings in force; says on standard error what was given but means nothing, and sets up logging.
+
+        Args:
+            options: further settings by name that the command was given; None for those it was not.
+
+        Raises:
+            SettingError: a setting cannot be.
+        """
+        from streams.telemetry import configure_logging  # noqa: PLC0415  # not needed for --help
+
+        given = {name: value for name, value in {"store": self._store, **options}.items() if value is not None}
+        loaded = load(os.environ, file=self._config_file, options=given)
+        for warning in loaded.warnings:
+            self.output.warn(warning)
+        configure_logging(loaded.settings.log)
+        return loaded
+
+    @asynccontextmanager
+    async def memory(self, *, summaries: bool = False, read_only: bool = True, **options: str | None) -> AsyncIterator[LocalMemory]:
+        """The memory that the settings name, closed at the end."""
+        from streams.bootstrap import open_memory  # noqa: PLC0415  # brings numpy and the model's runtime
+
+        memory = await open_memory(self.load(**options).settings, summaries=summaries, read_only=read_only)
+        try:
+            yield memory
+        finally:
+            await memory.close()
+
+
+def run_async(function: Callable[..., Coroutine[Any, Any, Result]]) -> Callable[..., Result]:
+    """Run an asynchronous command in an event loop of its own."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Result:
+        return asyncio.run(function(*args, **kwargs))
+
+    return wrapper

