@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +20,10 @@ STORED = np.dtype("<f2")
 
 KINDS = (NodeKind.ROOT, NodeKind.SUMMARY, NodeKind.LEAF)
 KIND_NUMBER = {kind: number for number, kind in enumerate(KINDS)}
+
+
+CONTRIBUTION = struct.Struct("<QI")
+"""One packed contribution: its mark, and the leaf's number in its tree."""
 
 
 class Tally(msgspec.Struct, array_like=True):
@@ -148,6 +153,17 @@ def encode_vectors(vectors: Sequence[Vector], dimension: int) -> list[bytes]:
 def decode_vector(data: bytes) -> Vector:
     """(d,) float32 of its stored bytes."""
     return np.frombuffer(data, STORED).astype(np.float32)
+
+
+def pack_contributions(contributions: Iterable[tuple[int, int]]) -> bytes:
+    """Contributions as stored: marks and leaves' numbers, oldest first."""
+    pack = CONTRIBUTION.pack
+    return b"".join([pack(at, leaf) for at, leaf in contributions])
+
+
+def unpack_contributions(data: bytes) -> list[tuple[int, int]]:
+    """Marks and leaves' numbers, oldest first."""
+    return list(CONTRIBUTION.iter_unpack(data))
 
 
 def encode_item(item: Item, text: str) -> bytes:

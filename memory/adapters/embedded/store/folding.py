@@ -10,12 +10,31 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from memory.adapters.embedded.store.codec import KIND_NUMBER, Tally
+from memory.adapters.embedded.store.codec import (
+    CONTRIBUTION,
+    KIND_NUMBER,
+    Tally,
+    pack_contributions,
+    unpack_contributions,
+)
 from memory.model import MARK_BITS, Item, Mark, NodeId, NodeKind, mark
 from memory.ports.store import ChangeSet, Create, Grow, Move, Rewrite
 
+TAIL_MAX = 40
+"""Contributions kept in a node's own row at most; more go out as one run."""
+
 SUMMARY, LEAF = KIND_NUMBER[NodeKind.SUMMARY], KIND_NUMBER[NodeKind.LEAF]
+
+
+class Run(NamedTuple):
+    """Contributions that are kept together outside their node's row."""
+
+    first: int
+    last: int
+    size: int
+    data: bytes
 
 
 @dataclass(slots=True)
@@ -36,6 +55,7 @@ class Row:
     oldest: Mark | None
     cohesion: float
     provisional: bool
+    tail: bytes
     new: bool = False
     counted: bool = False
     """Only the numbers that no index holds have changed."""
@@ -47,9 +67,22 @@ class Row:
     """Index of its new vector among the set's, or -1."""
     item: Item | None = None
     through: int = 0
-    """Contributions from before this commit are trimmed up to here."""
-    grown: list[tuple[Mark, int]] = field(default_factory=list)
-    """Contributions of this commit: mark and the leaf's key."""
+    """Runs of contributions are trimmed up to here."""
+    grown: list[tuple[int, int]] = field(default_factory=list)
+    """Contributions of this commit: mark and the leaf's number."""
+    run: Run | None = None
+    """Contributions that leave the row."""
+
+    def settle(self) -> None:
+        """Put this commit's contributions where they belong."""
+        if self.grown:
+            tail = self.tail + pack_contributions(self.grown)
+            size = len(tail) // CONTRIBUTION.size
+            if size > TAIL_MAX:
+                first, _ = CONTRIBUTION.unpack_from(tail)
+                self.run = Run(first=first, last=self.grown[-1][0], size=size, data=tail)
+                tail = b""
+            self.tail = tail
 
 
 @dataclass(slots=True)
@@ -111,7 +144,7 @@ class Folding:
         seq: the commit's.
         numbers: node numbers given out before.
         tally: the tree's counters; edited.
-        waiting: how many contributions of a row have a mark up to the given one, and the oldest mark above it.
+        waiting: how many contributions outside the row of a key have a mark above the given one, and the oldest of those.
     """
 
     def __init__(
@@ -124,7 +157,7 @@ class Folding:
         seq: int,
         numbers: int,
         tally: Tally,
-        waiting: Callable[[int, Mark], tuple[int, Mark | None]],
+        waiting: Callable[[int, int], tuple[int, int | None]],
     ) -> None:
         self._changes = changes
         self._rows = rows
@@ -165,6 +198,8 @@ class Folding:
             raise Misfit(self._misfits)
         tally.events += len(changes.events)
         rows = [row for row in self._rows.values() if row.new or row.counted or row.placed]
+        for row in rows:
+            row.settle()
         return Folded(rows=rows, seq=self._seq, numbers=self._numbers, first=self._base + self._first, tally=tally)
 
     def _known(self, *names: NodeId) -> list[Row] | None:
@@ -204,6 +239,7 @@ class Folding:
             oldest=None,
             cohesion=step.cohesion,
             provisional=step.provisional,
+            tail=b"",
             new=True,
             text=step.text,
             vector=vector,
@@ -236,12 +272,13 @@ class Folding:
         if known is None:
             return
         leaf, *ancestors = known
+        contribution = (int(at), leaf.key - self._base)
         if len(set(step.nodes)) != len(step.nodes) or any(row.kind != SUMMARY for row in ancestors):
             raise ValueError(f"growth by {step.leaf}: the nodes must be summaries, each named once")
         for row in ancestors:
             row.descendants += 1
             row.pending += 1
-            row.grown.append((at, leaf.key))
+            row.grown.append(contribution)
             if row.oldest is None:
                 row.oldest, row.placed = at, True
                 self._tally.dirty += 1
@@ -276,9 +313,12 @@ class Folding:
     def _trim(self, row: Row, through: Mark) -> None:
         before = row.pending
         waiting, oldest = (0, None) if row.new else self._waiting(row.key, through)
+        tail = [(at, leaf) for at, leaf in unpack_contributions(row.tail) if at > through]
+        row.tail = pack_contributions(tail)
         row.grown = [(at, leaf) for at, leaf in row.grown if at > through]
-        row.pending = waiting + len(row.grown)
-        row.oldest = oldest if oldest is not None else row.grown[0][0] if row.grown else None
+        row.pending = waiting + len(tail) + len(row.grown)
+        oldest = next((at for at, _ in (*tail, *row.grown)), None) if oldest is None else oldest
+        row.oldest = None if oldest is None else Mark(oldest)
         row.through = through
         self._tally.pending -= before - row.pending
         if row.oldest is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
@@ -202,12 +203,27 @@ def changes(connection: sqlite3.Connection, tree: TreeId, after: int, *, limit: 
 def contributions(connection: sqlite3.Connection, tree: TreeId, name: NodeId, *, limit: int) -> list[Contribution]:
     """Contributions of a node, oldest first."""
     number = tree_number(connection, tree)
-    found = connection.execute(
-        "SELECT contribution.mark, leaf.id FROM contribution JOIN node AS leaf ON leaf.key = contribution.leaf"
-        " WHERE contribution.node = (SELECT key FROM node WHERE tree = ? AND id = ?) ORDER BY contribution.mark LIMIT ?",
-        (number, name, limit),
+    found = connection.execute("SELECT key, pending, tail FROM node WHERE tree = ? AND id = ?", (number, name)).fetchone()
+    if found is None:
+        return []
+    key, pending, tail = found
+    waiting: list[tuple[int, int]] = []
+    for (data,) in connection.execute("SELECT data FROM contribution WHERE node = ? ORDER BY first", (key,)):
+        waiting.extend(codec.unpack_contributions(data))
+        if len(waiting) >= limit:
+            break
+    waiting.extend(codec.unpack_contributions(tail))
+    if len(waiting) < min(limit, pending):
+        raise StoreDamagedError(f"node {name} of tree {tree}: {pending} contributions are counted, {len(waiting)} are kept")
+    del waiting[limit:]
+    base = key_range(number)[0]
+    names = dict(
+        connection.execute(
+            "SELECT node.key, node.id FROM json_each(?) AS leaf CROSS JOIN node ON node.key = leaf.value",
+            (json.dumps([base + leaf for _, leaf in waiting]),),
+        ).fetchall()
     )
-    return [Contribution(mark=at, leaf=leaf) for at, leaf in found]
+    return [Contribution(mark=Mark(at), leaf=names[base + leaf]) for at, leaf in waiting]
 
 
 def dirty(connection: sqlite3.Connection, tree: TreeId, *, limit: int) -> list[DirtyNode]:

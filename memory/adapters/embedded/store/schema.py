@@ -45,7 +45,8 @@ CREATE TABLE node (
     pending INTEGER NOT NULL,
     oldest INTEGER,            -- mark of the oldest contribution; NULL when there is none
     cohesion REAL NOT NULL,
-    provisional INTEGER NOT NULL
+    provisional INTEGER NOT NULL,
+    tail BLOB NOT NULL         -- its latest contributions, packed (codec.pack_contributions)
 ) STRICT;
 CREATE UNIQUE INDEX node_by_id ON node (tree, id);
 CREATE INDEX node_by_parent ON node (parent, mark);
@@ -62,12 +63,17 @@ CREATE TABLE content (
     item BLOB                  -- msgpack of codec.StoredItem; NULL for a summary
 ) STRICT;
 
+-- Contributions that a node's row is too small for, in runs. A table of single contributions would have each commit write
+-- to as many places as the leaves' ancestors are spread over: half of all pages written, when it was measured.
 CREATE TABLE contribution (
-    node INTEGER NOT NULL,
-    mark INTEGER NOT NULL,
-    leaf INTEGER NOT NULL,
-    PRIMARY KEY (node, mark)
-) STRICT, WITHOUT ROWID;
+    number INTEGER PRIMARY KEY,
+    node INTEGER NOT NULL,     -- key
+    first INTEGER NOT NULL,    -- marks of the run's first and last
+    last INTEGER NOT NULL,
+    size INTEGER NOT NULL,     -- how many
+    data BLOB NOT NULL         -- packed
+) STRICT;
+CREATE INDEX contribution_by_node ON contribution (node, first);
 
 CREATE TABLE event (
     tree INTEGER NOT NULL,

@@ -12,12 +12,12 @@ from memory.adapters.embedded.store.folding import Folded, Folding, Misfit, Row,
 from memory.adapters.embedded.store.reading import tree_info
 from memory.adapters.embedded.store.schema import KEY_BITS
 from memory.errors import LeaseLostError, TreeNotFoundError
-from memory.model import ROOT, EventId, Mark, NodeId, TreeInfo
+from memory.model import ROOT, EventId, NodeId, TreeInfo
 from memory.ports.store import Applied, ChangeSet, Create, Receipt, Rewrite, Seen, Stale
 
-COLUMNS = "key, tree, id, parent, kind, depth, mark, version, routing, descendants, pending, oldest, cohesion, provisional"
-INSERT_ROOT = f"INSERT INTO node ({COLUMNS}) VALUES (?, ?, ?, NULL, 0, 0, 0, 1, 0, 0, 0, NULL, 1.0, 0)"  # noqa: S608
-INSERT_NODE = f"INSERT INTO node ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+COLUMNS = "key, tree, id, parent, kind, depth, mark, version, routing, descendants, pending, oldest, cohesion, provisional, tail"
+INSERT_ROOT = f"INSERT INTO node ({COLUMNS}) VALUES (?, ?, ?, NULL, 0, 0, 0, 1, 0, 0, 0, NULL, 1.0, 0, x'')"  # noqa: S608
+INSERT_NODE = f"INSERT INTO node ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 NAMES_MAX = 500
 """Values in one `IN (…)`."""
 
@@ -127,22 +127,41 @@ def _chunks(names: Sequence[str]) -> Iterator[list[str]]:
         yield some
 
 
-def _waiting(connection: sqlite3.Connection, key: int, through: Mark) -> tuple[int, Mark | None]:
-    """How many contributions would be left of a row trimmed up to `through`, and the oldest of them."""
+def _waiting(connection: sqlite3.Connection, key: int, through: int) -> tuple[int, int | None]:
+    """How many contributions would be left in the runs of a node trimmed up to `through`, and the oldest of them."""
     count, oldest = connection.execute(
-        "SELECT count(*), min(mark) FROM contribution WHERE node = ? AND mark > ?", (key, through)
+        "SELECT coalesce(sum(size), 0), min(first) FROM contribution WHERE node = ? AND first > ?", (key, through)
     ).fetchone()
+    for _, left in _straddling(connection, key, through):
+        count += len(left)
+        oldest = left[0][0]
     return count, oldest
+
+
+def _straddling(connection: sqlite3.Connection, key: int, through: int) -> list[tuple[int, list[tuple[int, int]]]]:
+    """The run, if any, that `through` divides: its number and what is left of it."""
+    found = connection.execute(
+        "SELECT number, data FROM contribution WHERE node = ? AND first <= ? AND last > ?", (key, through, through)
+    ).fetchall()
+    return [(number, [(at, leaf) for at, leaf in codec.unpack_contributions(data) if at > through]) for number, data in found]
+
+
+def _trim(connection: sqlite3.Connection, key: int, through: int) -> None:
+    for number, left in _straddling(connection, key, through):
+        connection.execute(
+            "UPDATE contribution SET first = ?, size = ?, data = ? WHERE number = ?",
+            (left[0][0], len(left), codec.pack_contributions(left), number),
+        )
+    connection.execute("DELETE FROM contribution WHERE node = ? AND last <= ?", (key, through))
 
 
 def _write(connection: sqlite3.Connection, changes: ChangeSet, folded: Folded, packed: Sequence[bytes], number: int) -> None:
     rows = by_size(folded.rows)
     new = rows["new"]
     many = connection.executemany
-    many(
-        "DELETE FROM contribution WHERE node = ? AND mark <= ?",
-        ((row.key, row.through) for row in folded.rows if row.through and not row.new),
-    )
+    for row in folded.rows:
+        if row.through and not row.new:
+            _trim(connection, row.key, row.through)
     many(
         INSERT_NODE,
         (
@@ -161,6 +180,7 @@ def _write(connection: sqlite3.Connection, changes: ChangeSet, folded: Folded, p
                 row.oldest,
                 row.cohesion,
                 row.provisional,
+                row.tail,
             )
             for row in new
         ),
@@ -171,12 +191,12 @@ def _write(connection: sqlite3.Connection, changes: ChangeSet, folded: Folded, p
         ((row.key, row.text, None if row.item is None else codec.encode_item(row.item, row.text or "")) for row in new),
     )
     many(
-        "UPDATE node SET version = ?, routing = ?, descendants = ?, pending = ? WHERE key = ?",
-        ((row.version, row.routing, row.descendants, row.pending, row.key) for row in rows["counted"]),
+        "UPDATE node SET version = ?, routing = ?, descendants = ?, pending = ?, tail = ? WHERE key = ?",
+        ((row.version, row.routing, row.descendants, row.pending, row.tail, row.key) for row in rows["counted"]),
     )
     many(
         "UPDATE node SET version = ?, routing = ?, descendants = ?, pending = ?, parent = ?, depth = ?, oldest = ?, cohesion = ?,"
-        " provisional = ? WHERE key = ?",
+        " provisional = ?, tail = ? WHERE key = ?",
         (
             (
                 row.version,
@@ -188,6 +208,7 @@ def _write(connection: sqlite3.Connection, changes: ChangeSet, folded: Folded, p
                 row.oldest,
                 row.cohesion,
                 row.provisional,
+                row.tail,
                 row.key,
             )
             for row in rows["placed"]
@@ -197,8 +218,8 @@ def _write(connection: sqlite3.Connection, changes: ChangeSet, folded: Folded, p
     many("UPDATE vector SET value = ? WHERE key = ?", ((packed[row.vector], row.key) for row in rewritten))
     many("UPDATE content SET text = ? WHERE key = ?", ((row.text, row.key) for row in rewritten))
     many(
-        "INSERT INTO contribution (node, mark, leaf) VALUES (?, ?, ?)",
-        ((row.key, at, leaf) for row in folded.rows for at, leaf in row.grown),
+        "INSERT INTO contribution (node, first, last, size, data) VALUES (?, ?, ?, ?, ?)",
+        ((row.key, *row.run) for row in folded.rows if row.run is not None),
     )
     many(
         "INSERT INTO event (tree, id, seq, digest, leaves) VALUES (?, ?, ?, ?, ?)",
