@@ -21,6 +21,8 @@ class IngestSettings:
     """Longest text of a document, in characters."""
     attempts_max: int = 50
     """Times a commit is planned again because others changed its path, before the caller gets `ContentionError`."""
+    embedder_patience: timedelta = timedelta(minutes=10)
+    """How long a batch waits for an embedding model that is away, over all attempts, before the caller gets `EmbedderError`."""
     lease_after: int = 2
     """Refusals after which the path is leased before planning again."""
     lease_ttl: timedelta = timedelta(seconds=10)

@@ -9,12 +9,16 @@ its first receipt.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from memory.changes import ChangeSet, Create, EventEntry, Grow, Move, Step
-from memory.errors import ContentionError, TreeMismatchError
+from memory.errors import ContentionError, EmbedderAnswerError, EmbedderError, TreeMismatchError
 from memory.model import EventId, Item, NodeId, NodeKind, TreeId, TreeInfo, Vector
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
@@ -33,6 +37,8 @@ from memory.tree.planning import Insertion, Plan, leaf_id
 from memory.tree.provisional import provisional_text
 from memory.tree.similarity import quantize
 from memory.tree.view import View
+
+EMBEDDER_WAIT_MAX = 30.0  # seconds between attempts
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +178,29 @@ class Ingest:
     async def _embed(self, wanted: Sequence[Item]) -> list[Vector]:
         if not wanted:
             return []
-        vectors = await self._embedder.embed([embedded_text(item) for item in wanted])
-        return [quantize(vector) for vector in vectors]
+        texts = [embedded_text(item) for item in wanted]
+        end = self._clock.monotonic() + self._settings.embedder_patience.total_seconds()
+        for attempt in itertools.count():
+            try:
+                vectors = await self._embedder.embed(texts)
+            except EmbedderError as error:
+                wait = max(error.retry_after or 0.0, min(2.0**attempt, EMBEDDER_WAIT_MAX))
+                if self._clock.monotonic() + wait > end:
+                    raise
+                await self._clock.sleep(wait)
+            else:
+                return self._checked(vectors, len(texts))
+        raise AssertionError("itertools.count does not end")
+
+    def _checked(self, vectors: NDArray[np.float32], count: int) -> list[Vector]:
+        """Vectors as they may enter a tree; an embedder's promise is checked here, since a tree cannot be mended afterwards."""
+        expected = (count, self._embedder.model.dimension)
+        if vectors.shape != expected:
+            raise EmbedderAnswerError(f"{self._embedder.model.name} gave vectors of shape {vectors.shape}, expected {expected}")
+        try:
+            return [quantize(vector) for vector in vectors]
+        except ValueError as error:
+            raise EmbedderAnswerError(f"{self._embedder.model.name} gave a vector that is not finite, or zero") from error
 
     async def _apply(self, tree: TreeId, waiting: Sequence[tuple[Record, Sequence[Insertion]]]) -> Applied | Seen:
         structure = await self.ensure_tree(tree)

@@ -1,0 +1,98 @@
+"""Keeps the index level with the store: a commit can be found as soon as it is acknowledged, by any process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from memory.changes import Create, LogEntry, Rewrite
+from memory.model import Node, NodeId, NodeKind, TreeId
+from memory.ports.index import IndexEntry, NodeIndex
+from memory.ports.store import TreeStore
+from memory.retrieval.text import lexical_text
+
+CHANGES_PER_UPDATE = 256
+"""Commits that one update of the index takes over: enough to share its fixed cost, few enough to let a query in between."""
+
+
+class Indexing:
+    """
+    Brings the index up to the store's last commit, from the change log.
+
+    Args:
+        store: the truth.
+        index: what is derived from it.
+    """
+
+    def __init__(self, *, store: TreeStore, index: NodeIndex) -> None:
+        self._store = store
+        self._index = index
+        self._locks: dict[TreeId, asyncio.Lock] = {}
+
+    async def catch_up(self, tree: TreeId, *, to: int | None = None) -> int:
+        """
+        Bring the index to commit `to` at least (None: the store's last one, as of now) and return what it covers.
+
+        An index that covers more than the store has is of another store of that name (restored from an older copy, say): it is
+        dropped and made anew.
+        """
+        target = to if to is not None else (await self._store.tree(tree)).seq
+        covered = await self._index.covered(tree)
+        if covered == target:
+            return covered
+        async with self._locks.setdefault(tree, asyncio.Lock()):
+            covered = await self._index.covered(tree)
+            last = (await self._store.tree(tree)).seq
+            if covered > last:
+                await self._index.drop(tree)
+                covered = 0
+            while covered < target:
+                entries = await self._store.changes(tree, covered, limit=CHANGES_PER_UPDATE)
+                if not entries:
+                    break
+                upserts = await self._entries(tree, entries)
+                # Another process may have been faster: whatever the index covers now is where we go on.
+                await self._index.update(tree, after=covered, seq=entries[-1].seq, upserts=upserts)
+                covered = await self._index.covered(tree)
+            return covered
+
+    async def _entries(self, tree: TreeId, entries: Iterable[LogEntry]) -> list[IndexEntry]:
+        touched: dict[NodeId, None] = {}
+        for entry in entries:
+            for step in entry.steps:
+                match step:
+                    case Create():
+                        touched[step.id] = None
+                    case Rewrite():
+                        touched[step.node] = None
+                    case _:
+                        pass
+        nodes = await self._store.nodes(tree, list(touched), vectors=True)
+        return [index_entry(node) for node in nodes.values()]
+
+
+def index_entry(node: Node) -> IndexEntry:
+    """What the index keeps of a node."""
+    assert node.vector is not None
+    item = node.item
+    if item is None:
+        return IndexEntry(node=node.id, kind=NodeKind.SUMMARY, mark=node.mark, vector=node.vector, text=node.text)
+    return IndexEntry(
+        node=node.id,
+        kind=NodeKind.LEAF,
+        mark=node.mark,
+        vector=node.vector,
+        text=lexical_text(item),
+        event_id=item.event_id,
+        sequence=item.sequence,
+        chunk=item.chunk,
+        conversation=item.conversation,
+        speaker=item.speaker,
+        source=item.source,
+        at=item.at,
+        metadata={name: _scalar(value) for name, value in item.metadata.items() if isinstance(value, str | int | float | bool)},
+    )
+
+
+def _scalar(value: str | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

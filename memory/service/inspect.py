@@ -1,0 +1,222 @@
+"""Looking at a tree: statistics, drawing, checking, why an item goes where it goes."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+
+from memory.changes import Create, Grow, LogEntry, Move, Rewrite
+from memory.errors import NodeNotFoundError, StoreBusyError
+from memory.model import ROOT, Mark, Node, NodeId, NodeKind, TreeId
+from memory.ports.embedder import Embedder
+from memory.ports.store import TreeStore
+from memory.results import CheckReport, TreeNode, TreeReport, Violation
+from memory.service.ingest import check_model
+from memory.service.views import Views
+from memory.structures import registry
+from memory.tree import check as invariants
+from memory.tree.routing import Decision
+from memory.tree.similarity import quantize
+from memory.tree.view import View
+
+LOG_PER_READ = 500
+VIOLATIONS_MAX = 1_000
+READS_MAX = 20
+CHILDREN_MAX = 1_000
+
+
+class Inspect:
+    """
+    Reads that people ask for.
+
+    Args:
+        store, embedder: the ports.
+        views: of this process.
+    """
+
+    def __init__(self, *, store: TreeStore, embedder: Embedder, views: Views) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._views = views
+
+    async def stats(self, tree: TreeId) -> TreeReport:
+        """Counts, shape and cost of a tree."""
+        info = await self._store.tree(tree)
+        stats = await self._store.stats(tree)
+        depths = [depth for depth, count in stats.leaf_depths.items() for _ in range(count)]
+        parents = stats.summaries + 1
+        return TreeReport(
+            tree=tree,
+            structure=info.structure,
+            embedder=info.model.name,
+            dimension=info.model.dimension,
+            parameters=info.parameters,
+            seq=stats.seq,
+            events=stats.events,
+            nodes=stats.leaves + stats.summaries,
+            leaves=stats.leaves,
+            summaries=stats.summaries,
+            depth_max=max(stats.depths, default=0),
+            depth_median=statistics.median(depths) if depths else 0.0,
+            branching=(stats.leaves + stats.summaries) / parents if stats.leaves else 0.0,
+            pending=stats.dirty,
+            contributions=stats.pending,
+            depths=dict(sorted(stats.depths.items())),
+            llm_calls=stats.cost.calls,
+            llm_calls_per_item=stats.cost.calls / stats.leaves if stats.leaves else 0.0,
+            tokens_in=stats.cost.tokens_in,
+            tokens_out=stats.cost.tokens_out,
+            rewrites=stats.rewrites,
+            rewrites_per_item=stats.rewrites / stats.leaves if stats.leaves else 0.0,
+            bytes=stats.bytes,
+        )
+
+    async def draw(self, tree: TreeId, *, depth: int | None, children: int, node: NodeId = ROOT) -> TreeNode:
+        """
+        A tree, or what is below one of its nodes, to be drawn.
+
+        Args:
+            tree: which.
+            depth: levels below the node; None for all.
+            children: at most this many a node, those with most leaves first; the others are counted in `hidden`.
+            node: where to start.
+
+        Raises:
+            NodeNotFoundError: no such node.
+        """
+        found = (await self._store.nodes(tree, [node])).get(node)
+        if found is None:
+            raise NodeNotFoundError(f"tree {tree!r} has no node {node!r}")
+        return await self._draw(tree, found, depth, min(children, CHILDREN_MAX))
+
+    async def _draw(self, tree: TreeId, node: Node, depth: int | None, width: int) -> TreeNode:
+        below: list[Node] = []
+        if node.kind is not NodeKind.LEAF:
+            after = Mark(0)
+            while page := await self._store.children(tree, node.id, limit=CHILDREN_MAX, after=after):
+                below.extend(page)
+                after = page[-1].mark
+        shown = sorted(below, key=lambda child: (-child.descendants, child.mark))[: 0 if depth == 0 else width]
+        drawn = [await self._draw(tree, child, None if depth is None else depth - 1, width) for child in shown]
+        leaves = sum(max(1, child.descendants) for child in below) if node.kind is NodeKind.ROOT else node.descendants
+        return TreeNode(
+            id=node.id,
+            kind=node.kind,
+            depth=node.depth,
+            text=node.text,
+            descendants=leaves,
+            pending=node.pending,
+            provisional=node.provisional,
+            event_id=node.item.event_id if node.item else None,
+            speaker=node.item.speaker if node.item else None,
+            at=node.item.at if node.item else None,
+            children=tuple(drawn),
+            hidden=len(below) - len(shown),
+        )
+
+    async def route(self, tree: TreeId, text: str) -> tuple[Decision, ...]:
+        """How a text would be placed now: each depth's best child, similarity, threshold. Writes nothing."""
+        info = await self._store.tree(tree)
+        check_model(info, self._embedder)
+        vector = quantize((await self._embedder.embed([text]))[0])
+        async with self._views.hold(tree) as view:
+            return registry.of(info).route(view, vector)
+
+    async def check(self, tree: TreeId) -> CheckReport:
+        """
+        Every invariant of the stored tree, and the serial replay of its change log (P2).
+
+        Reads the tree twice, node by node and commit by commit; commits that arrive in between are left out by their number.
+        """
+        info = await self._store.tree(tree)
+        stored, seq = await self._read(tree)
+        violations = invariants.check(stored)
+        structure = registry.of(info)
+        view = View(info.model.dimension)
+        replayed = 0
+        while view.seq < seq:
+            entries = [entry for entry in await self._store.changes(tree, view.seq, limit=LOG_PER_READ) if entry.seq <= seq]
+            if not entries:
+                violations.append(
+                    Violation(invariant="log-shape", node=None, detail=f"the change log ends at {view.seq}, not at {seq}")
+                )
+                break
+            for entry in entries:
+                broken = _unreplayable(view, entry)
+                if broken is not None:
+                    violations.append(broken)
+                    return _report(tree, seq, stored, replayed, violations)
+                count, found = structure.replay(view, entry)
+                replayed += count
+                violations.extend(found)
+                view.seq = entry.seq
+        violations.extend(_shape_differences(view, stored.nodes))
+        return _report(tree, seq, stored, replayed, violations)
+
+    async def _read(self, tree: TreeId) -> tuple[invariants.Stored, int]:
+        """Nodes, events and contributions as of one commit: read again while commits come in between."""
+        for _ in range(READS_MAX):
+            seq = (await self._store.tree(tree)).seq
+            nodes = {node.id: node async for node in self._store.all_nodes(tree, vectors=True)}
+            events = await self._store.events(tree)
+            dirty = await self._store.dirty(tree, limit=len(nodes) + 1)
+            contributions = {}
+            for waiting in dirty:
+                found = await self._store.contributions(tree, waiting.node, limit=waiting.pending + 1)
+                contributions[waiting.node] = [(contribution.mark, contribution.leaf) for contribution in found]
+            if (await self._store.tree(tree)).seq == seq:
+                return invariants.Stored(nodes, events, contributions), seq
+        raise StoreBusyError(
+            f"tree {tree!r} was changed during each of {READS_MAX} readings; check it while fewer writers are at work"
+        )
+
+
+def _report(tree: TreeId, seq: int, stored: invariants.Stored, replayed: int, violations: list[Violation]) -> CheckReport:
+    return CheckReport(
+        tree=tree, seq=seq, nodes=len(stored.nodes), replayed=replayed, violations=tuple(violations[:VIOLATIONS_MAX])
+    )
+
+
+def _unreplayable(view: View, entry: LogEntry) -> Violation | None:
+    """A log entry that speaks of nodes that are not there; replaying it would only raise."""
+    made = {step.id for step in entry.steps if isinstance(step, Create)}
+    for step in entry.steps:
+        named: tuple[NodeId, ...]
+        match step:
+            case Create():
+                named = (step.parent,)
+                if step.id in view:
+                    return Violation(invariant="log-shape", node=step.id, detail=f"seq {entry.seq} creates a node that is there")
+            case Move():
+                named = (step.node, step.old_parent, step.parent)
+            case Grow():
+                named = (step.leaf, *step.nodes)
+            case Rewrite():
+                named = (step.node, step.parent)
+        for node in named:
+            if node not in view and node not in made:
+                return Violation(invariant="log-shape", node=node, detail=f"seq {entry.seq} speaks of a node that is not there")
+    return None
+
+
+def _shape_differences(view: View, nodes: Mapping[NodeId, Node]) -> list[Violation]:
+    found = []
+    for node in nodes.values():
+        if node.id not in view:
+            found.append(Violation(invariant="log-shape", node=node.id, detail="is stored, but the change log does not make it"))
+            continue
+        parent = view.parent(node.id)
+        branch = view.branches.get(node.id)
+        if (parent.id if parent else None) != node.parent:
+            found.append(
+                Violation(invariant="log-shape", node=node.id, detail=f"hangs under {node.parent}, by the log under {parent}")
+            )
+        if branch is not None and (branch.routing != node.routing or branch.version != node.version):
+            detail = f"has version {node.version} and routing {node.routing}, by the log {branch.version} and {branch.routing}"
+            found.append(Violation(invariant="log-shape", node=node.id, detail=detail))
+    found.extend(
+        Violation(invariant="log-shape", node=node, detail="is made by the change log, but not stored")
+        for node in (*view.homes, *view.branches)
+        if node not in nodes
+    )
+    return found
