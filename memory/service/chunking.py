@@ -65,12 +65,12 @@ def chunks(text: str, *, characters_max: int) -> list[str]:
         return [text]
     count = -(-len(text) // characters_max)
     # Equal pieces rather than full ones and a crumb: a crumb of six words is a poor leaf.
-    target = min(characters_max, -(-len(text) // count) * 9 // 8)
+    target = len(text) / count
     pieces: list[str] = []
     current = ""
     for piece, separator in _pieces(text, characters_max):
         joined = f"{current}{separator}{piece}" if current else piece
-        if current and (len(joined) > characters_max or len(current) >= target):
+        if current and (len(joined) > characters_max or len(joined) - target > target - len(current)):
             pieces.append(current)
             current = piece
         else:

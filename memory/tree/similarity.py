@@ -66,9 +66,9 @@ def best(cosines: NDArray[np.float32], ids: Sequence[NodeId]) -> tuple[int, floa
     """
     index = int(cosines.argmax())
     top = cosines[index]
-    ties = np.flatnonzero(cosines == top)
-    if len(ties) > 1:
-        index = min((int(tie) for tie in ties), key=lambda tie: ids[tie])
+    equal = cosines == top
+    if np.count_nonzero(equal) > 1:
+        index = min((int(tie) for tie in np.flatnonzero(equal)), key=lambda tie: ids[tie])
     return index, float(top)
 
 
