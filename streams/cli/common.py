@@ -8,12 +8,13 @@ import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
+from memory.errors import TreeNotFoundError
 from streams.cli.console import Output
-from streams.settings import Loaded, load
+from streams.settings import Loaded, Settings, load
 
 if TYPE_CHECKING:
     from memory.local import LocalMemory
@@ -50,6 +51,8 @@ class Session:
 
     def __init__(self, *, as_json: bool, store: str | None = None, config_file: Path | None = None) -> None:
         self.output = Output(as_json=as_json)
+        self.settings = Settings()
+        """In force once `load` was called."""
         self._store = store
         self._config_file = config_file
 
@@ -70,18 +73,43 @@ class Session:
         for warning in loaded.warnings:
             self.output.warn(warning)
         configure_logging(loaded.settings.log)
+        self.settings = loaded.settings
         return loaded
 
     @asynccontextmanager
-    async def memory(self, *, summaries: bool = False, read_only: bool = True, **options: str | None) -> AsyncIterator[LocalMemory]:
-        """The memory that the settings name, closed at the end."""
-        from streams.bootstrap import open_memory  # noqa: PLC0415  # brings numpy and the model's runtime
+    async def memory(
+        self, *, mode: Literal["write", "search", "look"], summaries: bool = False, **options: str | None
+    ) -> AsyncIterator[LocalMemory]:
+        """
+        The memory that the settings name, closed at the end.
 
-        memory = await open_memory(self.load(**options).settings, summaries=summaries, read_only=read_only)
+        Args:
+            mode: `write` makes the store if it is not there; `search` keeps the index up to date where it may; `look` changes
+                nothing.
+            summaries: whether to make summaries meanwhile.
+            options: as for `load`.
+
+        Raises:
+            TreeNotFoundError: there is no store yet, and the mode is not `write`.
+        """
+        from streams.bootstrap import open_memory, store_file  # noqa: PLC0415  # brings numpy and the model's runtime
+
+        self.load(**options)
+        file = store_file(self.settings)
+        if mode != "write" and not file.exists():
+            raise TreeNotFoundError(
+                f"there is no store at {file} yet; `banyan ingest` makes one, --store or BANYAN_STORE names another"
+            )
+        read_only = mode == "look" or (mode == "search" and not _writable(file))
+        memory = await open_memory(self.settings, summaries=summaries, read_only=read_only)
         try:
             yield memory
         finally:
             await memory.close()
+
+
+def _writable(file: Path) -> bool:
+    return os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
 
 
 def run_async(function: Callable[..., Coroutine[Any, Any, Result]]) -> Callable[..., Result]:

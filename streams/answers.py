@@ -1,0 +1,73 @@
+"""Answers as JSON values: the same shape on the command line and over HTTP (design sections 9 and 10)."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from memory.results import CheckReport, Hit, SearchAnswer, TreeNode, TreeReport
+
+
+def answer_json(answer: SearchAnswer, *, explain: bool = False) -> dict[str, Any]:
+    """`{"hits": […], "seq": …, "strategy": …}`; with `explain` also `trace`, and `parts` in each hit."""
+    value: dict[str, Any] = {
+        "hits": [hit_json(hit, explain=explain) for hit in answer.hits],
+        "seq": answer.seq,
+        "strategy": answer.strategy,
+    }
+    return {**value, "trace": list(answer.trace)} if explain else value
+
+
+def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
+    """One hit. A leaf's fields are called as in the record it came from; a summary has null there."""
+    origin = hit.source
+    value = {
+        "id": hit.id,
+        "event_id": hit.event_id,
+        "chunk": hit.chunk,
+        "kind": hit.kind.value,
+        "score": hit.score,
+        "text": hit.text,
+        "conversation": origin.conversation if origin else None,
+        "speaker": origin.speaker if origin else None,
+        "at": origin.at if origin else None,
+        "title": origin.title if origin else None,
+        "source": origin.source if origin else None,
+        "url": origin.url if origin else None,
+        "metadata": dict(hit.metadata),
+        "sources": list(hit.sources),
+        "depth": hit.depth,
+        "path": [{"id": crumb.id, "text": crumb.text} for crumb in hit.path],
+        "descendants": hit.descendants,
+        "pending": hit.pending,
+        "provisional": hit.provisional,
+    }
+    return {**value, "parts": dict(hit.parts)} if explain else value
+
+
+def node_json(node: TreeNode) -> dict[str, Any]:
+    """One node of a drawn tree, its children below `children`."""
+    value = {each.name: getattr(node, each.name) for each in fields(node)}
+    return {**value, "kind": node.kind.value, "children": [node_json(child) for child in node.children]}
+
+
+def stats_json(report: TreeReport) -> dict[str, Any]:
+    """What a tree holds and has cost, by name."""
+    value = {each.name: getattr(report, each.name) for each in fields(report)}
+    return {
+        **value,
+        "parameters": dict(report.parameters),
+        "depths": {str(depth): count for depth, count in sorted(report.depths.items())},
+    }
+
+
+def check_json(report: CheckReport) -> dict[str, Any]:
+    """What a check found."""
+    return {
+        "tree": report.tree,
+        "clean": report.clean,
+        "seq": report.seq,
+        "nodes": report.nodes,
+        "replayed": report.replayed,
+        "violations": [{"invariant": each.invariant, "node": each.node, "detail": each.detail} for each in report.violations],
+    }

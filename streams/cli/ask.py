@@ -1,0 +1,244 @@
+"""`banyan search` and `banyan context`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from streams.cli.common import Session, run_async, shared_options
+from streams.cli.console import counted, date, one_line, printable
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from memory.ports.index import Scope
+    from memory.results import Hit, SearchAnswer
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_FIELDS = ("speaker", "conversation", "source")
+_SUMMARY_LINES = 3
+
+
+def _scope_options(function: Function) -> Function:
+    for option in reversed(
+        [
+            click.option("--strategy", metavar="S", default="hybrid", show_default=True, help="hybrid, collapsed or traversal."),
+            click.option(
+                "--filter",
+                "filters",
+                multiple=True,
+                metavar="K=V",
+                help="Only where it holds; may be repeated. K is speaker, conversation, source, kind (leaf or summary), "
+                "or the name of a metadata field.",
+            ),
+            click.option(
+                "--since", metavar="T", help="Only what was said or published at T or later (2026-05-08, 2026-05-08T13:56Z)."
+            ),
+            click.option("--until", metavar="T", help="Only what was said or published before T."),
+        ]
+    ):
+        function = option(function)
+    return function
+
+
+@click.command(
+    epilog="""
+\b
+Examples:
+  banyan search user-42 "where did Ana move?"
+  banyan search user-42 "marathon" -k 3 --filter speaker=Ben --since 2026-01-01
+  banyan search feed-tech "battery plant" --filter kind=summary
+  banyan search user-42 "knee" --group conversation --json | jq '.hits[].event_id'
+"""
+)
+@click.argument("tree")
+@click.argument("query")
+@click.option("-k", "k", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="Most hits.")
+@_scope_options
+@click.option("--group", type=click.Choice(["conversation", "document"]), help="The best hit of each only.")
+@click.option("--explain", is_flag=True, help="Show what each score is made of, and how the strategy went about it.")
+@shared_options
+@run_async
+async def search(  # noqa: PLR0917  # click passes options by name
+    tree: str,
+    query: str,
+    k: int,
+    strategy: str,
+    filters: Sequence[str],
+    since: str | None,
+    until: str | None,
+    group: str | None,
+    explain: bool,
+    session: Session,
+) -> None:
+    """
+    Find the turns, chunks and summaries of TREE that answer QUERY.
+
+    Every hit says where it comes from; the path above it (dimmed) is the topics it lies below. A summary that does not cover
+    all that lies below it yet says how many are pending. With --json: {"hits": [...], "seq": N}, times in UTC.
+    """
+    scope = parse_scope(filters, since, until)
+    async with session.memory(mode="search") as memory:
+        answer = await memory.search(
+            tree,
+            query,
+            k=k,
+            strategy=strategy,
+            scope=scope,
+            group=group or "none",  # type: ignore[arg-type]  # click has checked it
+            explain=explain,
+        )
+    if session.output.as_json:
+        from streams.answers import answer_json  # noqa: PLC0415
+
+        session.output.emit(answer_json(answer, explain=explain))
+        return
+    show_answer(session, answer, explain=explain)
+
+
+@click.command(
+    epilog="""
+\b
+Examples:
+  banyan context user-42 "how is Ben's knee?" --tokens 500
+  banyan context feed-tech "harbour tunnel" --tokens 2000 --since 2026-01-01 > context.txt
+"""
+)
+@click.argument("tree")
+@click.argument("query")
+@click.option(
+    "--tokens", type=click.IntRange(min=1), required=True, metavar="N", help="Longest text, in tokens (about four characters)."
+)
+@_scope_options
+@shared_options
+@run_async
+async def context(
+    tree: str,
+    query: str,
+    tokens: int,
+    strategy: str,
+    filters: Sequence[str],
+    since: str | None,
+    until: str | None,
+    session: Session,
+) -> None:
+    """
+    Pack what TREE holds on QUERY into a text for a prompt, at most N tokens, in the order of time.
+
+    With --json: {"text": "...", "tokens": N, "hits": [...]}.
+    """
+    scope = parse_scope(filters, since, until)
+    async with session.memory(mode="search") as memory:
+        packed = await memory.context(tree, query, tokens=tokens, strategy=strategy, scope=scope)
+    if session.output.as_json:
+        from streams.answers import hit_json  # noqa: PLC0415
+
+        session.output.emit({"text": packed.text, "tokens": packed.tokens, "hits": [hit_json(hit) for hit in packed.hits]})
+        return
+    # The text is for a prompt: exactly as packed, but for a terminal, which what was ingested must not command.
+    text = printable(packed.text) if session.output.out.is_terminal else packed.text
+    session.output.write(text.encode("utf-8", "replace") + b"\n")
+
+
+def parse_scope(filters: Sequence[str], since: str | None, until: str | None) -> Scope:
+    """
+    What `--filter`, `--since` and `--until` ask for.
+
+    Raises:
+        UsageError: a filter without `=`, one given twice, or an unknown kind.
+        RecordError: no time in ISO 8601.
+    """
+    from memory.model import NodeKind  # noqa: PLC0415  # brings numpy
+    from memory.ports.index import Scope  # noqa: PLC0415
+    from memory.records import parse_time  # noqa: PLC0415
+
+    given: dict[str, str] = {}
+    for each in filters:
+        name, separator, value = each.partition("=")
+        if not separator or not name.strip():
+            raise click.UsageError(f"--filter {each!r} is not K=V, e.g. speaker=Ana")
+        if name.strip() in given:
+            raise click.UsageError(f"--filter {name.strip()} is given twice; all filters must hold at once")
+        given[name.strip()] = value
+    kind = given.pop("kind", None)
+    if kind not in (None, NodeKind.LEAF.value, NodeKind.SUMMARY.value):
+        raise click.UsageError(f"--filter kind={kind} is neither leaf nor summary")
+    named = {name: given.pop(name, None) for name in _FIELDS}
+    return Scope(
+        kinds=frozenset({NodeKind(kind)}) if kind else None,
+        since=parse_time("--since", since) if since else None,
+        until=parse_time("--until", until) if until else None,
+        metadata=given,
+        **named,
+    )
+
+
+def show_answer(session: Session, answer: SearchAnswer, *, explain: bool = False, expected: frozenset[str] = frozenset()) -> None:
+    """
+    Show hits to a person.
+
+    Args:
+        session: whose output.
+        answer: the hits.
+        explain: also the parts of each score, and the strategy's trace.
+        expected: event ids to mark.
+    """
+    if not answer.hits:
+        session.output.show("[dim]nothing found[/dim]")
+    for rank, hit in enumerate(answer.hits, 1):
+        show_hit(session, rank, hit, explain=explain, expected=expected)
+    if explain:
+        session.output.show(f"[bold]{answer.strategy}[/bold], as of commit {answer.seq}")
+        for line in answer.trace:
+            session.output.show(_text(f"  {one_line(line)}", "dim"))
+
+
+def show_hit(session: Session, rank: int, hit: Hit, *, explain: bool, expected: frozenset[str]) -> None:
+    """One hit: rank, score and where it is from in a line, its text, and the topics above it."""
+    from rich.padding import Padding  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    found = hit.event_id in expected if hit.event_id is not None else False
+    head = Text()
+    head.append(f"{rank:>2}  ", style="bold")
+    head.append(f"{hit.score:.3f}  ", style="cyan")
+    head.append(_whence(hit), style="bold")
+    if found:
+        head.append("  ✔ the one looked for", style="green")
+    if hit.pending:
+        head.append(f"  {counted(hit.pending, 'leaf')} pending", style="yellow")
+    session.output.show(head)
+    text = one_line(hit.text)
+    width = max(40, session.output.out.width - 6)
+    if hit.kind.value == "summary" and len(text) > width * _SUMMARY_LINES:
+        text = text[: width * _SUMMARY_LINES - 2].rstrip() + " …"
+    session.output.show(Padding(Text(text), (0, 0, 0, 4)))
+    if hit.path:
+        crumbs = " › ".join(_shorten(one_line(crumb.text), max(24, (width - 4) // len(hit.path) - 3)) for crumb in hit.path)
+        session.output.show(Padding(Text(crumbs, style="dim", no_wrap=True, overflow="ellipsis"), (0, 0, 0, 4)))
+    if explain and hit.parts:
+        parts = "  ".join(f"{name} {value:.3f}" for name, value in hit.parts.items())
+        session.output.show(Padding(Text(parts, style="magenta"), (0, 0, 0, 4)))
+
+
+def _whence(hit: Hit) -> str:
+    origin = hit.source
+    if origin is None:
+        return f"summary of {counted(hit.descendants, 'leaf')}"
+    parts = [origin.speaker, origin.title, origin.source, date(origin.at), str(hit.event_id)]
+    if hit.chunk:
+        parts.append(f"part {hit.chunk + 1}")
+    return " · ".join(one_line(part) for part in parts if part)
+
+
+def _shorten(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1].rstrip() + "…"
+
+
+def _text(text: str, style: str) -> Text:
+    from rich.text import Text  # noqa: PLC0415
+
+    return Text(text, style=style)
