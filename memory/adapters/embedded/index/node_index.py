@@ -1,0 +1,230 @@
+"""The index of one machine, for any number of processes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import ParamSpec, Self, TypeVar
+
+from memory.adapters.embedded.index import lexical, segment
+from memory.adapters.embedded.index.file import NOWHERE, SEGMENT_FAN, Reach, SegmentFile
+from memory.adapters.embedded.index.lexical import Tokenize
+from memory.adapters.embedded.index.tree import LoadedTree
+from memory.model import NodeId, TreeId
+from memory.ports import index as ports
+from memory.ports.index import Candidate, IndexAnswer, IndexEntry, IndexQuery
+
+FORMAT = 1
+"""Of segments and tables; a file of another format is made anew."""
+PROBE = "Ana's 2 naïve cafés were running—not far from Łódź, on 2026-05-08! U.S. e-mails: 東京 don't"
+"""What the tokenizer makes of this tells whether a file was made with the same tokenizer."""
+THREADS = 4
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class EmbeddedNodeIndex(ports.NodeIndex):
+    """
+    Exact vector search and BM25 in memory, kept in one SQLite file.
+
+    Every process holds the trees that it searches in memory, the least recently used leaving first, and takes in what others
+    wrote before it answers. All work is done in threads of its own.
+
+    BM25 counts each distinct term of a query once; its statistics are those of the tree's nodes that have a text.
+    Vectors are kept as float16: components it cannot represent are rounded.
+
+    Args:
+        file: where segments are kept.
+        tokenize: a text's terms.
+        k1: BM25's saturation of repeated terms, 0 or more.
+        b: BM25's share of length normalisation, in [0, 1].
+        memory_bytes_max: memory for searched trees, all together; the tree in use always fits.
+    """
+
+    def __init__(self, file: SegmentFile, *, tokenize: Tokenize, k1: float, b: float, memory_bytes_max: int) -> None:
+        self._file = file
+        self._tokenize = tokenize
+        self._k1, self._b = k1, b
+        self._memory_bytes_max = memory_bytes_max
+        self._trees: OrderedDict[TreeId, _Held] = OrderedDict()
+        self._trees_lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="banyan-index")
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path | None,
+        *,
+        tokenize: Tokenize = lexical.words,
+        k1: float = 0.9,
+        b: float = 0.4,
+        memory_bytes_max: int = 4 * 2**30,
+        busy_wait: timedelta = timedelta(seconds=30),
+    ) -> Self:
+        """
+        Open the index in a file, made when missing, made anew when damaged or made with another tokenizer.
+
+        Args:
+            path: the file; None keeps everything in memory, for this index alone.
+            tokenize: a text's terms, lower-cased, stemmed, without stop words, as wanted; pure.
+            k1: BM25's saturation of repeated terms, 0 or more. May differ from one opening to the next.
+            b: BM25's share of length normalisation, in [0, 1]. May differ from one opening to the next.
+            memory_bytes_max: memory for searched trees, all together; about 1.8 KB a node at 384 dimensions.
+            busy_wait: how long to wait for another process that writes the file.
+
+        Raises:
+            StoreUnavailableError: the file cannot be opened or written.
+            StoreBusyError: another process holds it longer than `busy_wait`.
+        """
+        form = f"{FORMAT}:{zlib.crc32(chr(0).join(tokenize(PROBE)).encode()):08x}"
+        file = await asyncio.to_thread(lambda: SegmentFile(path, form=form, busy_wait=busy_wait))
+        return cls(file, tokenize=tokenize, k1=k1, b=b, memory_bytes_max=memory_bytes_max)
+
+    async def covered(self, tree: TreeId) -> int:  # noqa: D102
+        return (await self._run(self._file.reach, tree)).seq
+
+    async def update(  # noqa: D102
+        self, tree: TreeId, *, after: int, seq: int, upserts: Sequence[IndexEntry], removes: Sequence[NodeId] = ()
+    ) -> bool:
+        return await self._run(self._update, tree, after, seq, upserts, removes)
+
+    async def search(self, tree: TreeId, query: IndexQuery) -> IndexAnswer:  # noqa: D102
+        return await self._run(self._search, tree, query)
+
+    async def score(self, tree: TreeId, query: IndexQuery, nodes: Sequence[NodeId]) -> list[Candidate]:  # noqa: D102
+        return await self._run(self._score, tree, query, nodes)
+
+    async def drop(self, tree: TreeId) -> None:  # noqa: D102
+        await self._run(self._drop, tree)
+
+    async def close(self) -> None:  # noqa: D102
+        if not self._closed:
+            self._closed = True
+            await asyncio.to_thread(self._pool.shutdown)
+            self._file.close()
+            self._trees.clear()
+
+    async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: work(*args, **kwargs))
+
+    # ------------------------------------------------------------------------------------------------------- in a thread
+
+    def _update(self, tree: TreeId, after: int, seq: int, upserts: Sequence[IndexEntry], removes: Sequence[NodeId]) -> bool:
+        dimension = len(upserts[0].vector) if upserts else 0
+
+        def made() -> segment.Segment | None:
+            if not upserts and not removes:
+                return None
+            return segment.build(upserts, removes, seq=seq, dimension=dimension, tokenize=self._tokenize)
+
+        if not self._file.append(tree, after=after, seq=seq, dimension=dimension, segment=made):
+            return False
+        held = self._held(tree)
+        with held.lock:
+            if held.loaded is not None:
+                self._current(tree, held)
+            held.untidy += 1
+            if held.untidy >= SEGMENT_FAN and (held.tidying is None or held.tidying.done()) and not self._closed:
+                held.untidy = 0
+                held.tidying = self._pool.submit(self._tidy, tree, held)
+        return True
+
+    def _search(self, tree: TreeId, query: IndexQuery) -> IndexAnswer:
+        held = self._held(tree)
+        with held.lock:
+            loaded = self._current(tree, held)
+            if loaded is None:
+                return IndexAnswer(seq=0, found=[], around=[])
+            found, around = loaded.search(query)
+            return IndexAnswer(seq=loaded.seq, found=found, around=around)
+
+    def _score(self, tree: TreeId, query: IndexQuery, nodes: Sequence[NodeId]) -> list[Candidate]:
+        held = self._held(tree)
+        with held.lock:
+            loaded = self._current(tree, held)
+            return [] if loaded is None else loaded.score(query, nodes)
+
+    def _drop(self, tree: TreeId) -> None:
+        self._file.drop(tree)
+        with self._trees_lock:
+            self._trees.pop(tree, None)
+
+    def _tidy(self, tree: TreeId, held: _Held) -> None:
+        """Merge segments as long as that is due, then load the tree again, aside, when many of its slots are dead."""
+        while not self._closed and self._file.tidy(tree):
+            pass
+        with held.lock:
+            wasteful = held.loaded is not None and held.loaded.wasteful
+        if wasteful and not self._closed:
+            reach, loaded = self._loaded(tree)
+            with held.lock:
+                held.loaded, held.incarnation = loaded, reach.incarnation
+
+    def _held(self, tree: TreeId) -> _Held:
+        with self._trees_lock:
+            held = self._trees.setdefault(tree, _Held())
+            self._trees.move_to_end(tree)
+            return held
+
+    def _current(self, tree: TreeId, held: _Held) -> LoadedTree | None:
+        """The tree as the file has it now; None when the file does not know it. The caller has the lock."""
+        reach = self._file.reach(tree)
+        loaded = held.loaded
+        if loaded is not None and held.incarnation == reach.incarnation and loaded.seq < reach.seq:
+            reach, segments = self._file.since(tree, loaded.seq)
+            if held.incarnation == reach.incarnation:
+                loaded.apply(segments, reach.seq)
+        if loaded is None or held.incarnation != reach.incarnation or loaded.seq != reach.seq:
+            reach, loaded = (reach, None) if reach == NOWHERE else self._loaded(tree)
+            held.loaded, held.incarnation = loaded, reach.incarnation
+            self._evict(held)
+        return loaded
+
+    def _loaded(self, tree: TreeId) -> tuple[Reach, LoadedTree | None]:
+        reach, segments = self._file.since(tree, 0)
+        if reach == NOWHERE:
+            return reach, None
+        loaded = LoadedTree(k1=self._k1, b=self._b, tokenize=self._tokenize)
+        loaded.load(segments, reach.seq)
+        return reach, loaded
+
+    def _evict(self, kept: _Held) -> None:
+        """Let go of the trees that were not searched for longest, until the rest fits."""
+        with self._trees_lock:
+            total = sum(held.nbytes for held in self._trees.values())
+            for held in list(self._trees.values()):
+                if total <= self._memory_bytes_max:
+                    return
+                # A tree in use keeps its memory until it is let go at another load.
+                if held is not kept and held.loaded is not None and held.lock.acquire(blocking=False):
+                    total -= held.nbytes
+                    held.loaded = None
+                    held.lock.release()
+
+
+class _Held:
+    """A tree as this process has it."""
+
+    __slots__ = ("incarnation", "loaded", "lock", "tidying", "untidy")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.loaded: LoadedTree | None = None
+        self.incarnation = 0
+        self.untidy = 0
+        """Updates since segments were last merged."""
+        self.tidying: Future[None] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken, roughly."""
+        loaded = self.loaded
+        return 0 if loaded is None else loaded.nbytes

@@ -1,0 +1,69 @@
+"""Vectors twice: float16, from which scores are computed, and int8, a quarter of float32, which a full scan reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numkong
+import numpy as np
+from numpy.typing import NDArray
+
+LEVELS = 127
+"""Largest magnitude of an int8 component."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Rows of one segment."""
+
+    exact: NDArray[np.float16]
+    """(n, d). The port promises components that float16 can represent, so nothing is lost."""
+    coarse: NDArray[np.int8]
+    """(n, d), `exact` divided by the row's scale and rounded."""
+    scales: NDArray[np.float32]
+    """(n,)"""
+
+    def select(self, rows: NDArray[np.intp]) -> Vectors:
+        """Copy of the given rows."""
+        return Vectors(self.exact[rows], self.coarse[rows], self.scales[rows])
+
+
+def of_rows(rows: NDArray[np.float32]) -> Vectors:
+    """Quantise (n, d) float32."""
+    scales = np.maximum(np.abs(rows).max(axis=1, initial=0.0), np.float32(1e-12)) / np.float32(LEVELS)
+    coarse = np.rint(rows / scales[:, None]).astype(np.int8)
+    return Vectors(rows.astype(np.float16), coarse, scales.astype(np.float32))
+
+
+def concatenate(parts: Sequence[Vectors]) -> Vectors:
+    """All rows of the parts, in order; those with rows have one dimension."""
+    parts = [part for part in parts if len(part.scales)] or parts[:1]
+    return Vectors(
+        np.concatenate([part.exact for part in parts]),
+        np.concatenate([part.coarse for part in parts]),
+        np.concatenate([part.scales for part in parts]),
+    )
+
+
+def coarse_query(vector: NDArray[np.float32]) -> NDArray[np.int8]:
+    """(1, d) int8 of a query; its scale is dropped because it does not alter the order."""
+    peak = max(float(np.abs(vector).max(initial=0.0)), 1e-12)
+    quantised: NDArray[np.int8] = np.rint(vector * np.float32(LEVELS / peak)).astype(np.int8)
+    return quantised[None, :]
+
+
+def coarse_scores(vectors: Vectors, query: NDArray[np.int8], rows: NDArray[np.intp] | None = None) -> NDArray[np.float32]:
+    """(n,) or (len(rows),) float32: inner products up to one common factor, with the error of eight bits."""
+    coarse, scales = (vectors.coarse, vectors.scales) if rows is None else (vectors.coarse[rows], vectors.scales[rows])
+    if not len(scales):
+        return np.zeros(0, np.float32)
+    products = np.asarray(numkong.cdist(query, coarse, "dot", out_dtype="float32"))[0]
+    scaled: NDArray[np.float32] = np.multiply(products, scales, dtype=np.float32)
+    return scaled
+
+
+def exact_scores(vectors: Vectors, query: NDArray[np.float32], rows: NDArray[np.intp]) -> NDArray[np.float32]:
+    """(len(rows),) float32: inner products with the float16 rows, computed in float32."""
+    scores: NDArray[np.float32] = vectors.exact[rows].astype(np.float32) @ query
+    return scores

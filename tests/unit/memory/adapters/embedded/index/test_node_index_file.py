@@ -1,0 +1,168 @@
+"""What the contract does not say: damage, other processes' files, memory bounds, merging."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memory.adapters.embedded.index import file, tree
+from memory.adapters.embedded.index.node_index import EmbeddedNodeIndex
+from memory.errors import StoreUnavailableError
+from memory.model import NodeId, NodeKind, TreeId, mark
+from memory.ports.index import IndexEntry, IndexQuery
+from tests.fakes.plain_index import unit
+
+TREE = TreeId("t")
+
+
+def entry(number: int, text: str = "copper") -> IndexEntry:
+    vector = unit(np.random.default_rng(number).standard_normal(16))
+    return IndexEntry(node=NodeId(f"n{number}"), kind=NodeKind.LEAF, mark=mark(1, number), vector=vector, text=text)
+
+
+ALL = IndexQuery(vector=unit(np.ones(16)), terms="copper", dense_k=10_000, lexical_k=10_000)
+
+
+async def fill(index: EmbeddedNodeIndex, numbers: Sequence[int], batch: int, text: str = "copper") -> None:
+    for start in range(0, len(numbers), batch):
+        seq = await index.covered(TREE)
+        entries = [entry(number, text) for number in numbers[start : start + batch]]
+        assert await index.update(TREE, after=seq, seq=seq + 1, upserts=entries)
+
+
+async def test_a_file_damaged_anywhere_covers_0_or_answers_right(tmp_path: Path) -> None:
+    path = tmp_path / "index.db"
+    index = await EmbeddedNodeIndex.open(path)
+    await fill(index, range(500), 100)
+    whole = {c.node for c in (await index.search(TREE, ALL)).found}
+    await index.close()
+    content = path.read_bytes()
+    covered = set()
+    random = np.random.default_rng(1)
+    for place in [0, 20, 100, *random.integers(0, len(content), 25).tolist()]:
+        damaged = bytearray(content)
+        damaged[place : place + 200] = random.bytes(200)
+        path.write_bytes(damaged[: len(content)])
+        index = await EmbeddedNodeIndex.open(path)
+        answer = await index.search(TREE, ALL)
+        covered.add(answer.seq)
+        assert {c.node for c in answer.found} == (whole if answer.seq else set())
+        assert await index.covered(TREE) == answer.seq
+        if not answer.seq:
+            await fill(index, range(10), 10)
+            assert len((await index.search(TREE, ALL)).found) == 10
+        await index.close()
+    assert 0 in covered
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database at all" * 100, b"SQLite format 3\x00" + bytes(50)])
+async def test_a_file_that_is_none_is_made_anew(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "index.db"
+    path.write_bytes(content)
+    index = await EmbeddedNodeIndex.open(path)
+    assert await index.covered(TREE) == 0
+    await fill(index, range(3), 3)
+    await index.close()
+
+
+async def test_a_file_cut_short_while_open_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "index.db"
+    index = await EmbeddedNodeIndex.open(path)
+    await fill(index, range(500), 100)
+    await index.close()
+    index = await EmbeddedNodeIndex.open(path)
+    with sqlite3.connect(path) as other:
+        other.execute("UPDATE segments SET data = substr(data, 1, 1000) WHERE id = 3")
+    other.close()
+    assert (await index.search(TREE, ALL)).seq == 0
+    assert await index.covered(TREE) == 0
+    await fill(index, range(5), 5)
+    assert len((await index.search(TREE, ALL)).found) == 5
+    await index.close()
+
+
+async def test_a_file_that_vanished_or_was_replaced_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "index.db"
+    first, second = await EmbeddedNodeIndex.open(path), await EmbeddedNodeIndex.open(path)
+    await fill(first, range(5), 5)
+    await second.search(TREE, ALL)
+    for suffix in ("", "-wal", "-shm"):
+        (tmp_path / f"index.db{suffix}").unlink()
+    assert await second.covered(TREE) == 0
+    await fill(second, range(100, 102), 1)
+    assert {c.node for c in (await first.search(TREE, ALL)).found} == {"n100", "n101"}
+    await first.close()
+    await second.close()
+
+
+async def test_another_tokenizer_makes_the_file_anew(tmp_path: Path) -> None:
+    index = await EmbeddedNodeIndex.open(tmp_path / "index.db")
+    await fill(index, range(3), 3)
+    await index.close()
+    index = await EmbeddedNodeIndex.open(tmp_path / "index.db", tokenize=str.split)
+    assert await index.covered(TREE) == 0
+    await index.close()
+
+
+async def test_k1_and_b_are_settings_of_the_opening(tmp_path: Path) -> None:
+    scores = []
+    for k1, b in ((0.9, 0.4), (0.9, 0.4), (2.0, 1.0)):
+        index = await EmbeddedNodeIndex.open(tmp_path / "index.db", k1=k1, b=b)
+        if not await index.covered(TREE):
+            await index.update(TREE, after=0, seq=1, upserts=[entry(1, "copper copper tin"), entry(2)])
+        scores.append({c.node: c.lexical for c in (await index.search(TREE, ALL)).found})
+        await index.close()
+    assert scores[0] == scores[1] != scores[2]
+
+
+async def test_a_folder_that_is_missing_is_said(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailableError, match=r"index\.db"):
+        await EmbeddedNodeIndex.open(tmp_path / "missing" / "index.db")
+
+
+async def test_segments_stay_few_and_superseded_rows_leave_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file, "SEGMENT_ROWS_MAX", 128)
+    monkeypatch.setattr(tree, "BLOCK_ROWS_MAX", 128)
+    monkeypatch.setattr(tree, "DEAD_ROWS_MIN", 50)
+    path = tmp_path / "index.db"
+    index, reader = await EmbeddedNodeIndex.open(path), await EmbeddedNodeIndex.open(path)
+    await fill(index, range(300), 5)
+    await reader.search(TREE, ALL)
+    await index.update(TREE, after=60, seq=61, upserts=[], removes=[NodeId("n299")])
+    for round_ in range(15):
+        await fill(index, range(100), 4, text=f"copper v{round_}")
+        if round_ % 5 == 0:
+            for one in (index, reader):
+                found = (await one.search(TREE, ALL)).found
+                assert {c.node for c in found} == {f"n{number}" for number in range(299)}
+    await index.close()
+    with sqlite3.connect(path) as connection:
+        count, rows = connection.execute("SELECT count(*), sum(size) FROM segments").fetchone()
+    connection.close()
+    assert count < 60
+    assert rows < 900
+    again = await EmbeddedNodeIndex.open(path)
+    for one in (again, reader):
+        answer = await one.search(TREE, IndexQuery(vector=ALL.vector, terms="v14", dense_k=0, lexical_k=1000))
+        assert {c.node for c in answer.found} == {f"n{number}" for number in range(100)}
+        found = (await one.search(TREE, ALL)).found
+        assert len(found) == 299
+        assert len({round(c.lexical, 5) for c in found if int(c.node[1:]) >= 100}) == 1
+        await one.close()
+
+
+async def test_trees_leave_memory_least_recently_used_first() -> None:
+    index = await EmbeddedNodeIndex.open(None, memory_bytes_max=30_000)
+    names = [TreeId(f"t{number}") for number in range(10)]
+    for name in names:
+        await index.update(name, after=0, seq=1, upserts=[entry(number) for number in range(20)])
+    for name in [*names, names[0]]:
+        assert len((await index.search(name, ALL)).found) == 20
+    held = [name for name, one in index._trees.items() if one.loaded is not None]
+    assert held[-1] == names[0]
+    assert 1 <= len(held) < 5
+    await index.close()
