@@ -55,7 +55,8 @@ def _json_again(data: bytes, reason: str) -> object:
     # msgspec takes no half surrogates and no numbers outside of a float; the standard library takes both, so that the
     # record's own checks can name the field. What neither reads is not JSON.
     try:
-        return json.loads(data, parse_constant=_refuse_constant)
+        # Decoded here: given bytes, it would also take UTF-16 and UTF-32.
+        return json.loads(data.decode(), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
         raise _not_utf8(data, error) from error
     except RecursionError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,8 +65,8 @@ async def demo(keep: Path | None, as_json: bool) -> None:
     """
     See it work: two chats over several months and a news feed become a memory; ask it.
 
-    Everything happens on this machine, in a temporary folder, with the settings in force. With --json: one line with what was
-    asked and found.
+    Everything happens on this machine, in a temporary folder, with the settings in force. With --json: a line about what went
+    in, and one about what was asked and found.
     """
     session = Session(as_json=as_json)
     session.load()
@@ -79,10 +80,6 @@ async def demo(keep: Path | None, as_json: bool) -> None:
         _head(session, "1", "Two chats over seven months and a news feed of sixty articles go in")
         never = asyncio.Event()
         inputs = open_inputs([str(data / name) for name in _FILES])
-        if as_json:
-            # Standard output carries the one line at the end.
-            session.output.as_json = False
-            session.output.out.quiet = True
         await feed_files(session, memory, inputs, tree=None, stop=never)
         await wait_for_summaries(session, memory, never)
         trees = [info.id for info in await memory.trees()]
@@ -138,7 +135,7 @@ async def _ask(session: Session, memory: LocalMemory, question: _Question, numbe
     return answer
 
 
-def _outcome(asked: list[tuple[_Question, SearchAnswer]], trees: list[str], seconds: float) -> dict[str, object]:
+def _outcome(asked: list[tuple[_Question, SearchAnswer]], trees: Sequence[str], seconds: float) -> dict[str, object]:
     from streams.answers import answer_json  # noqa: PLC0415
 
     return {
@@ -149,7 +146,7 @@ def _outcome(asked: list[tuple[_Question, SearchAnswer]], trees: list[str], seco
                 "question": question.text,
                 "kind": question.kind,
                 "expect": sorted(question.expect),
-                "found": sorted(question.expect.intersection(*[{source for hit in answer.hits for source in hit.sources}])),
+                "found": sorted(question.expect & {source for hit in answer.hits for source in hit.sources}),
                 **answer_json(answer),
             }
             for question, answer in asked
@@ -164,7 +161,7 @@ def _head(session: Session, number: str, text: str) -> None:
     session.output.show()
 
 
-def _next(session: Session, keep: Path | None, trees: list[str], seconds: float) -> None:
+def _next(session: Session, keep: Path | None, trees: Sequence[str], seconds: float) -> None:
     show = session.output.show
     _head(session, "✔", f"That took {duration(seconds)}, {counted(len(trees), 'tree')}, no server and no key")
     if keep is not None:
