@@ -46,6 +46,8 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR and "no such" not in str(error):
+            raise  # a statement that SQLite does not understand: the file is not to blame
         raise translate(error, path) from error
 
 

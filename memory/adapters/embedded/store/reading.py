@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from memory.adapters.embedded.store import codec
 from memory.adapters.embedded.store.schema import KEY_BITS
@@ -148,37 +150,59 @@ def page(connection: sqlite3.Connection, number: int, after: int, *, vectors: bo
     return [node(values, leaves) for values in rows], rows[-1][0] if rows else after
 
 
+COLUMNS = """
+SELECT json_group_array(key & :mask), json_group_array(id), json_group_array(parent & :mask), json_group_array(kind),
+    json_group_array(depth), json_group_array(version), json_group_array(routing), json_group_array(descendants)
+FROM (SELECT * FROM node WHERE key BETWEEN :first AND :last ORDER BY key)
+"""
+"""Columns of a whole tree in one row: a tenth of the time of fetching rows, and the interpreter is asked for only once."""
+
+VECTORS = """
+SELECT cast(group_concat(value, '') AS BLOB), count(*), max(key)
+FROM (SELECT key, value FROM vector WHERE key > ? AND key <= ? ORDER BY key LIMIT ?)
+"""
+"""Stored vectors in a row; blobs are joined byte by byte."""
+
+VECTORS_PAGE = 1024
+
+
 def skeleton(connection: sqlite3.Connection, tree: TreeId) -> Skeleton:
     """The tree in columns."""
     number = tree_number(connection, tree)
     seq, counts = tally(connection, number)
     first, last = key_range(number)
-    rows = connection.execute(
-        "SELECT key, id, parent, kind, depth, version, routing, descendants FROM node WHERE key BETWEEN ? AND ? ORDER BY key",
-        (first, last),
-    ).fetchall()
-    keys, ids, parents, kinds, depths, versions, routings, descendants = zip(*rows, strict=True)
-    name = dict(zip(keys, ids, strict=True))
-    stored = connection.execute("SELECT value FROM vector WHERE key BETWEEN ? AND ? ORDER BY key", (first, last))
-    packed = b"".join(value for (value,) in stored)
-    dimension = connection.execute("SELECT dimension FROM tree WHERE number = ?", (number,)).fetchone()[0]
-    if len(packed) != (len(ids) - 1) * dimension * codec.STORED.itemsize:
-        raise StoreDamagedError(f"tree {tree}: nodes and vectors do not match")
-    vectors = np.zeros((len(ids), dimension), np.float16)
-    vectors[1:] = np.frombuffer(packed, codec.STORED).reshape(-1, dimension)
-    all_descendants = np.array(descendants, np.int64)
-    all_descendants[0] = counts.leaves
+    columns = connection.execute(COLUMNS, {"mask": last - first, "first": first, "last": last}).fetchone()
+    numbers, ids, parents, kinds, *counted = map(msgspec.json.decode, columns)
+    depths, versions, routings, descendants = (np.array(column, np.int64) for column in counted)
+    descendants[0] = counts.leaves
+    names = dict(zip(numbers, ids, strict=True))
+    names[None] = None
     return Skeleton(
         seq=seq,
-        ids=list(ids),
-        parents=[None if key is None else name[key] for key in parents],
+        ids=ids,
+        parents=[names[parent] for parent in parents],
         kinds=[codec.KINDS[kind] for kind in kinds],
-        depths=np.array(depths, np.int32),
-        versions=np.array(versions, np.int64),
-        routings=np.array(routings, np.int64),
-        descendants=all_descendants,
-        vectors=vectors,
+        depths=depths.astype(np.int32),
+        versions=versions,
+        routings=routings,
+        descendants=descendants,
+        vectors=_all_vectors(connection, tree, number, len(ids)),
     )
+
+
+def _all_vectors(connection: sqlite3.Connection, tree: TreeId, number: int, count: int) -> NDArray[np.float16]:
+    """(count, d) float16 in order of keys, row 0 zeros."""
+    dimension = connection.execute("SELECT dimension FROM tree WHERE number = ?", (number,)).fetchone()[0]
+    vectors = np.zeros((count, dimension), np.float16)
+    after, last = key_range(number)
+    row = 1
+    while row < count:
+        packed, found, after = connection.execute(VECTORS, (after, last, VECTORS_PAGE)).fetchone()
+        if not found or row + found > count or len(packed) != found * dimension * codec.STORED.itemsize:
+            raise StoreDamagedError(f"tree {tree}: nodes and vectors do not match")
+        vectors[row : row + found] = np.frombuffer(packed, codec.STORED).reshape(found, dimension)
+        row += found
+    return vectors
 
 
 def changes(connection: sqlite3.Connection, tree: TreeId, after: int, *, limit: int) -> list[LogEntry]:
