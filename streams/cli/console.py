@@ -163,7 +163,9 @@ def counted(count: int, noun: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: `8 s`, `3 min 20 s`, `2 h 5 min`."""
+    """Seconds as people say them: `0.8 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -152,12 +152,15 @@ def _label(node: TreeNode, width: int, name: str) -> Text:
         label.append(f"{whence}  " if whence else "", style="cyan")
         label.append(one_line(node.text))
         return label
-    tail = f"  {node.descendants:,}"
+    count = f"{node.descendants:,}"
     pending = f" ({node.pending:,} pending)" if node.pending else ""
-    body = Text(one_line(node.text) or "(no summary yet)", style="bold")
-    body.truncate(max(_TEXT_MIN, width - cell_len(tail + pending)), overflow="ellipsis")
+    head, _, rest = node.text.strip().partition("\n")
+    body = Text(one_line(head) or "(no summary yet)", style="bold")
+    if rest.strip():
+        body.append(f"  {one_line(rest)}", style="not bold")
+    body.truncate(max(_TEXT_MIN, width - cell_len(f"  {count}{pending}")), overflow="ellipsis")
     label.append_text(body)
-    label.append(tail, style="dim")
+    label.append(f"  {count}", style="bold cyan")
     label.append(pending, style="yellow")
     return label
 
