@@ -53,7 +53,7 @@ def saturates(cache_dir: Path) -> bool:
         write_atomically(path, build_saturation_probe())
     try:
         session = _session(path if path.is_file() else build_saturation_probe())
-    except RuntimeError:  # a damaged file
+    except Exception:  # noqa: BLE001  # a damaged file; the runtime's errors share no other base
         session = _session(build_saturation_probe())
     (product,) = session.run(None, {"a": np.full((1, 64), 255, np.uint8)})
     return bool((product != 255 * 127 * 64).any())
@@ -65,7 +65,7 @@ def _open_cached(files: ModelFiles, cache_dir: Path, precision: Precision, bits:
     if path.is_file():
         try:
             return _session(path)
-        except RuntimeError as error:
+        except Exception as error:  # noqa: BLE001  # the runtime's errors share no other base
             _logger.warning("the cached graph %s cannot be loaded, building it again: %s", path, str(error)[:200])
     graph = build_graph(files.weights, precision, weight_bits=bits)
     if not write_atomically(path, graph):

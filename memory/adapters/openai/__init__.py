@@ -1,0 +1,1 @@
+"""Models behind the OpenAI API, or any server compatible with it."""
