@@ -1,0 +1,1 @@
+"""How a query reads: strategies over the ports, and pure scoring."""
