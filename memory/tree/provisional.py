@@ -55,4 +55,4 @@ def _cut(text: str, characters: int) -> str:
         return text
     head = text[: max(0, characters - 1)]
     space = head.rfind(" ")
-    return (head[:space] if space > characters // 2 else head).rstrip(" ,;:-–—") + "…"
+    return (head[:space] if space >= characters // 2 else head).rstrip(" ,;:-–—") + "…"

@@ -18,11 +18,14 @@ ALIKE = 0.75
 """Cosine from which two sentences count as the same."""
 BREVITY = 0.5
 """How much length counts against a sentence: several short ones are a better sample than one long one."""
-_VOCATIVE = re.compile(
-    r"^(?:hey|hi|hello|thanks|thank you|wow|oh|yeah|yes|no|ok|okay|congrats|sorry|bye|good (?:morning|night)|dear)[, ]+([^\W\d]\w+)"
-    r"(?=[,.!?]|$)|^([^\W\d]\w+),|, ([^\W\d]\w+)[.!?…]*$",
+_GREETED = re.compile(
+    r"(?:hey|hi|hello|thanks|thank you|wow|oh|yeah|yes|no|ok|okay|congrats|sorry|bye|good (?:morning|night)|dear)[, ]+([^\W\d]\w+)"
+    r"(?=[,.!?]|$)",
     re.IGNORECASE,
 )
+_CALLED = re.compile(r"^([^\W\d]\w+),|, ([^\W\d]\w+)[.!?…]*$")
+_CALL_CHARACTERS_MAX = 48
+"""A name after the comma of a longer sentence is more often a place ("we moved to Porto, Portugal") than who is spoken to."""
 _WEAK_STARTS = ("it ", "it's ", "that ", "that's ", "this ", "they ", "he ", "she ", "and ", "but ", "so ", "then ", "those ")
 
 
@@ -44,7 +47,9 @@ def addressed(sentences: Iterable[Sentence]) -> frozenset[str]:
     found: set[str] = set()
     for sentence in sentences:
         found.update(stem(part) for part in sentence.who.split())
-        match = _VOCATIVE.search(sentence.text)
+        match = _GREETED.match(sentence.text)
+        if match is None and len(sentence.text) <= _CALL_CHARACTERS_MAX:
+            match = _CALLED.search(sentence.text)
         name = next(filter(None, match.groups()), "") if match else ""
         if name and name[0].isupper():
             found.add(stem(name))

@@ -73,10 +73,10 @@ suit kids
 """.split()  # noqa: SIM905
 """English words that say little about a topic, however often they are used."""
 
-_MONTHS = frozenset(  # noqa: SIM905
-    "january february march april june july august september october november december monday tuesday wednesday thursday friday "
-    "saturday sunday tomorrow yesterday tonight".split()
-)
+_DATES = """
+january february march april june july august september october november december
+monday tuesday wednesday thursday friday saturday sunday tomorrow yesterday tonight
+""".split()  # noqa: SIM905
 """Words that date a sentence ("may" is left out: it is a verb more often)."""
 
 _SUFFIXES = (
@@ -133,6 +133,7 @@ def stem(word: str) -> str:
 
 _FUNCTION = frozenset(_FUNCTION_WORDS)
 _COMMON = frozenset(_COMMON_WORDS)
+_DATING = frozenset(_DATES)
 
 
 @lru_cache(maxsize=65_536)
@@ -142,7 +143,7 @@ def _plain_weight(word: str) -> float:
     bare = lowered.split("'")[0]
     if lowered in _FUNCTION or bare in _FUNCTION:
         return 0.0
-    if bare in _COMMON or bare in _MONTHS:
+    if bare in _COMMON or bare in _DATING:
         return 0.2
     return 1.0 if len(lowered) > 3 else 0.7
 
@@ -168,7 +169,7 @@ def words(sentence: str) -> list[Word]:
 
 def _letters(surface: str, start: int, end: int, *, first: bool, shouting: bool) -> Word:
     weight = _plain_weight(surface)
-    dated = surface.lower() in _MONTHS
+    dated = surface.lower() in _DATING
     named = not first and not shouting and surface[0].isupper() and weight > 0 and not dated
     if named:
         weight = 1.3 if weight >= 0.7 else 0.7
