@@ -81,16 +81,23 @@ class Sequences:
         """Take a slot out of its sequence."""
         self._unsettled.setdefault(code, set()).add(slot)
 
-    def rank(self, slot: int, code: int) -> int:
-        """Place of a slot in its sequence, from 0; -1 when it has none."""
-        if code in self._unsettled:
-            self._settle(code)
-        return int(self._ranks.values[slot])
+    def ranks(self, slots: NDArray[np.intp], codes: NDArray[np.int32]) -> NDArray[np.int32]:
+        """(len(slots),) places of slots in their sequences, from 0; -1 where the code is."""
+        self._settle_all(codes)
+        return np.where(codes >= 0, self._ranks.values[slots], np.int32(-1))
 
-    def around(self, slot: int, code: int, spread: int) -> list[int]:
-        """The slot and those within `spread` of it in its sequence, in order."""
-        rank = self.rank(slot, code)
-        return self._members[code][max(0, rank - spread) : rank + spread + 1]
+    def around(self, slots: NDArray[np.intp], codes: NDArray[np.int32], spread: int) -> set[int]:
+        """The slots and those within `spread` of them in their sequences."""
+        ranks, members = self.ranks(slots, codes).tolist(), self._members
+        near: set[int] = set()
+        for code, rank in zip(codes.tolist(), ranks, strict=True):
+            near.update(members[code][max(0, rank - spread) : rank + spread + 1])
+        return near
+
+    def _settle_all(self, codes: NDArray[np.int32]) -> None:
+        if self._unsettled:
+            for code in self._unsettled.keys() & set(codes.tolist()):
+                self._settle(code)
 
     def _settle(self, code: int) -> None:
         gone = self._unsettled.pop(code)

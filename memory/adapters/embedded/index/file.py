@@ -20,7 +20,16 @@ from typing import TypeVar
 import numpy as np
 
 from memory.adapters.embedded.files import connect, transaction, translated
-from memory.adapters.embedded.index.segment import Segment, SegmentDamagedError, concatenate, decode, encode, merge, survivors
+from memory.adapters.embedded.index.segment import (
+    Segment,
+    SegmentDamagedError,
+    concatenate,
+    decode,
+    encode,
+    grouped,
+    merge,
+    survivors,
+)
 from memory.errors import StoreDamagedError, StoreUnavailableError, TreeMismatchError
 
 SCHEMA = """
@@ -43,7 +52,7 @@ SEGMENT_FAN = 8
 COMPACT_GROWTH = 2
 """A tree whose segments hold this many times the rows of the last compaction and as many more as this times SEGMENT_ROWS_MAX is
 compacted: its largest segments too lose the rows that later commits superseded."""
-PAGE_BYTES = 8_192
+PAGE_BYTES = 16_384
 WAL_BYTES_KEPT = 64 * 2**20
 
 T = TypeVar("T")
@@ -350,20 +359,9 @@ def _size(segment: Segment) -> int:
 def _compacted(segments: Sequence[Segment]) -> list[Segment]:
     """The rows that still count, in segments that are merged no more; removals stay, for readers that stand further back."""
     masks, removed = survivors(segments)
-    groups: list[list[int]] = [[]]
-    rows = 0
-    for number, mask in enumerate(masks):
-        if rows >= SEGMENT_ROWS_MAX:
-            groups.append([])
-            rows = 0
-        groups[-1].append(number)
-        rows += int(np.count_nonzero(mask))
+    groups = grouped([int(np.count_nonzero(mask)) for mask in masks], SEGMENT_ROWS_MAX)
     return [
-        concatenate(
-            [segments[number] for number in group],
-            [masks[number] for number in group],
-            removed=list(removed.items()) if group is groups[-1] else [],
-        )
+        concatenate(segments[group], masks[group], removed=list(removed.items()) if group.stop == len(segments) else [])
         for group in groups
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import zlib
 from collections import OrderedDict
@@ -25,6 +26,8 @@ FORMAT = 1
 PROBE = "Ana's 2 naïve cafés were running—not far from Łódź, on 2026-05-08! U.S. e-mails: 東京 don't"
 """What the tokenizer makes of this tells whether a file was made with the same tokenizer."""
 THREADS = 4
+SEGMENTS_UNTIDY = 100
+"""A tree read from more segments is tidied, whoever left it so."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,6 +58,7 @@ class EmbeddedNodeIndex(ports.NodeIndex):
         self._memory_bytes_max = memory_bytes_max
         self._trees: OrderedDict[TreeId, _Held] = OrderedDict()
         self._trees_lock = threading.Lock()
+        self._scanner = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="banyan-scan")
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="banyan-index")
         self._closed = False
 
@@ -109,6 +113,7 @@ class EmbeddedNodeIndex(ports.NodeIndex):
         if not self._closed:
             self._closed = True
             await asyncio.to_thread(self._pool.shutdown)
+            self._scanner.shutdown()
             self._file.close()
             self._trees.clear()
 
@@ -132,9 +137,7 @@ class EmbeddedNodeIndex(ports.NodeIndex):
             if held.loaded is not None:
                 self._current(tree, held)
             held.untidy += 1
-            if held.untidy >= SEGMENT_FAN and (held.tidying is None or held.tidying.done()) and not self._closed:
-                held.untidy = 0
-                held.tidying = self._pool.submit(self._tidy, tree, held)
+            self._tidy_soon(tree, held)
         return True
 
     def _search(self, tree: TreeId, query: IndexQuery) -> IndexAnswer:
@@ -157,6 +160,11 @@ class EmbeddedNodeIndex(ports.NodeIndex):
         with self._trees_lock:
             self._trees.pop(tree, None)
 
+    def _tidy_soon(self, tree: TreeId, held: _Held) -> None:
+        if held.untidy >= SEGMENT_FAN and (held.tidying is None or held.tidying.done()) and not self._closed:
+            held.untidy = 0
+            held.tidying = self._pool.submit(self._tidy, tree, held)
+
     def _tidy(self, tree: TreeId, held: _Held) -> None:
         """Merge segments as long as that is due, then load the tree again, aside, when many of its slots are dead."""
         while not self._closed and self._file.tidy(tree):
@@ -164,7 +172,7 @@ class EmbeddedNodeIndex(ports.NodeIndex):
         with held.lock:
             wasteful = held.loaded is not None and held.loaded.wasteful
         if wasteful and not self._closed:
-            reach, loaded = self._loaded(tree)
+            reach, loaded, _ = self._loaded(tree)
             with held.lock:
                 held.loaded, held.incarnation = loaded, reach.incarnation
 
@@ -183,18 +191,22 @@ class EmbeddedNodeIndex(ports.NodeIndex):
             if held.incarnation == reach.incarnation:
                 loaded.apply(segments, reach.seq)
         if loaded is None or held.incarnation != reach.incarnation or loaded.seq != reach.seq:
-            reach, loaded = (reach, None) if reach == NOWHERE else self._loaded(tree)
+            reach, loaded, segments_read = (reach, None, 0) if reach == NOWHERE else self._loaded(tree)
             held.loaded, held.incarnation = loaded, reach.incarnation
+            if segments_read > SEGMENTS_UNTIDY:
+                held.untidy += segments_read
+                self._tidy_soon(tree, held)
             self._evict(held)
         return loaded
 
-    def _loaded(self, tree: TreeId) -> tuple[Reach, LoadedTree | None]:
+    def _loaded(self, tree: TreeId) -> tuple[Reach, LoadedTree | None, int]:
+        """The tree as the file has it, and the number of segments it was read from."""
         reach, segments = self._file.since(tree, 0)
         if reach == NOWHERE:
-            return reach, None
-        loaded = LoadedTree(k1=self._k1, b=self._b, tokenize=self._tokenize)
+            return reach, None, 0
+        loaded = LoadedTree(k1=self._k1, b=self._b, tokenize=self._tokenize, scanner=self._scanner)
         loaded.load(segments, reach.seq)
-        return reach, loaded
+        return reach, loaded, len(segments)
 
     def _evict(self, kept: _Held) -> None:
         """Let go of the trees that were not searched for longest, until the rest fits."""

@@ -125,6 +125,17 @@ def survivors(segments: Sequence[Segment]) -> tuple[list[NDArray[np.bool_]], dic
     return masks[::-1], removed
 
 
+def grouped(sizes: Sequence[int], least: int) -> list[slice]:
+    """Neighbours put together until they have `least` rows."""
+    groups, start, rows = [], 0, 0
+    for place, size in enumerate(sizes, 1):
+        rows += size
+        if rows >= least or place == len(sizes):
+            groups.append(slice(start, place))
+            start, rows = place, 0
+    return groups
+
+
 def merge(segments: Sequence[Segment]) -> Segment:
     """One segment that does what the given ones do one after the other, oldest first."""
     masks, removed = survivors(segments)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memory.adapters.embedded.index import lexical, vectors
 from memory.adapters.embedded.index.columns import Column, Sequences
-from memory.adapters.embedded.index.lexical import Postings
-from memory.adapters.embedded.index.segment import EPOCH, NO_TIME, Segment, concatenate, microseconds, survivors
-from memory.adapters.embedded.index.vectors import Vectors
+from memory.adapters.embedded.index.ranking import Block, Mask, Ranking, Slots, by_block, top
+from memory.adapters.embedded.index.segment import EPOCH, NO_TIME, Segment, concatenate, grouped, microseconds, survivors
 from memory.errors import QueryError
 from memory.model import EventId, Mark, NodeId, NodeKind
 from memory.ports.index import Candidate, IndexQuery, Scope
@@ -30,28 +31,12 @@ DEAD_ROWS_MIN = 4_096
 NODE_BYTES = 400
 """Python objects a node, roughly: id, event id, their places in lists and in the dictionary."""
 
-Mask = NDArray[np.bool_]
-Slots = NDArray[np.intp]
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Vectors and postings of consecutive slots, from `base` on."""
-
-    base: int
-    vectors: Vectors
-    postings: Postings
-
-    @property
-    def size(self) -> int:
-        """Slots in the block."""
-        return len(self.vectors.scales)
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of its arrays and words, roughly."""
-        arrays = (self.vectors.exact, self.vectors.coarse, self.vectors.scales, self.postings.rows, self.postings.counts)
-        return sum(array.nbytes for array in arrays) + 120 * len(self.postings.lookup)
+SCAN_ROWS = 65_536
+"""Rows that one thread scans at a time."""
+SCAN_ROWS_ASIDE = 8_192
+"""Blocks smaller than this are scanned by the searching thread itself."""
+FLOOR_SAMPLE = 2_048
+"""Least number of scores that a bound of the best is estimated from."""
 
 
 def tier(size: int) -> int:
@@ -67,12 +52,13 @@ class LoadedTree:
         k1: BM25's saturation of repeated terms, 0 or more.
         b: BM25's share of length normalisation, in [0, 1].
         tokenize: makes a query's terms, the same way as those of the nodes were made.
+        scanner: runs parts of one vector scan at once.
     """
 
-    def __init__(self, *, k1: float, b: float, tokenize: lexical.Tokenize) -> None:
+    def __init__(self, *, k1: float, b: float, tokenize: lexical.Tokenize, scanner: Executor) -> None:
         self.seq = 0
         self.dead = 0
-        self._k1, self._b, self._tokenize = k1, b, tokenize
+        self._k1, self._b, self._tokenize, self._scanner = k1, b, tokenize, scanner
         self._nodes: list[str] = []
         self._events: list[str | None] = []
         self._slots: dict[str, int] = {}
@@ -104,8 +90,9 @@ class LoadedTree:
     def load(self, segments: Sequence[Segment], seq: int) -> None:
         """Take in everything, oldest first; the tree must be empty."""
         masks, _ = survivors(segments)
-        for segment, mask in zip(segments, masks, strict=True):
-            self._append(segment if mask.all() else concatenate([segment], [mask], removed=[]))
+        for group in grouped([int(np.count_nonzero(mask)) for mask in masks], BLOCK_ROWS_MAX):
+            whole = group.stop - group.start == 1 and masks[group.start].all()
+            self._append(segments[group.start] if whole else concatenate(segments[group], masks[group], removed=[]))
         self._changed(seq)
 
     def apply(self, segments: Iterable[Segment], seq: int) -> None:
@@ -172,9 +159,10 @@ class LoadedTree:
         """What was found and what lies around it (`IndexAnswer`)."""
         vector = self._checked(query)
         allowed = self._allowed(query.scope)
-        words = self._bm25(query.terms)
-        by_words = self._best(words, query.lexical_k, allowed)
-        by_vector = self._nearest(vector, query.dense_k, allowed)
+        scan = self._scan(vector, allowed) if query.dense_k > 0 and self._nodes else None
+        words = self._ranking(query.terms)
+        by_words = words.best(query.lexical_k, allowed)
+        by_vector = self._nearest(vector, query.dense_k, scan) if scan else by_words[:0]
         found = np.union1d(by_vector, by_words)
         around = self._neighbours(found, query.spread) if query.spread > 0 else found[:0]
         return self._candidates(found, vector, words), self._candidates(around, vector, words)
@@ -182,7 +170,7 @@ class LoadedTree:
     def score(self, query: IndexQuery, nodes: Iterable[NodeId]) -> list[Candidate]:
         """Both scores of the nodes that are there."""
         known = [self._slots[node] for node in dict.fromkeys(nodes) if node in self._slots]
-        return self._candidates(np.array(known, np.intp), self._checked(query), self._bm25(query.terms))
+        return self._candidates(np.array(sorted(known), np.intp), self._checked(query), self._ranking(query.terms))
 
     def _checked(self, query: IndexQuery) -> NDArray[np.float32]:
         vector = np.ascontiguousarray(query.vector, np.float32)
@@ -218,135 +206,139 @@ class LoadedTree:
                 mask[block.base : block.base + block.size][block.postings.rows[span[0] : span[1]]] = True
         return mask
 
-    def _bm25(self, text: str) -> NDArray[np.float32]:
-        """(n,) BM25 of the text's distinct terms, over the tree's texts that are not empty; dead slots hold anything."""
-        scores = np.zeros(len(self._nodes), np.float32)
-        if not self._documents:
-            return scores
+    def _ranking(self, text: str) -> Ranking:
+        """BM25 of the text's distinct words over the tree's texts that are not empty."""
         if self._norms is None:
             ratio = np.float32(self._b * self._documents / max(self._terms, 1))
             self._norms = np.float32(self._k1) * (np.float32(1 - self._b) + ratio * self._lengths.values)
-        alive = self._alive.values
-        for term in dict.fromkeys(self._tokenize(text)):
-            if term.startswith(lexical.FIELD):
-                continue
-            posted = []
-            holding = 0
-            for block in self._blocks:
-                span = block.postings.span(term)
-                if span is not None:
-                    rows, slots = block.postings.rows[span[0] : span[1]], slice(block.base, block.base + block.size)
-                    holding += int(np.count_nonzero(alive[slots][rows])) if self.dead else len(rows)
-                    posted.append((slots, rows, block.postings.counts[span[0] : span[1]]))
-            if not holding:
-                continue
-            weight = np.float32(lexical.idf(self._documents, holding) * (self._k1 + 1))
-            for slots, rows, counts in posted:
-                frequencies = counts.astype(np.float32)
-                # Rows are distinct within a term, so that adding through an index adds each once.
-                scores[slots][rows] += weight * frequencies / (frequencies + self._norms[slots][rows])
-        return scores
+        alive = self._alive.values if self.dead else None
+        words = dict.fromkeys(self._tokenize(text))
+        return Ranking(self._blocks, words, alive=alive, norms=self._norms, documents=self._documents, k1=self._k1)
 
-    def _best(self, scores: NDArray[np.float32], k: int, allowed: Mask | None) -> Slots:
-        """Slots of the k best scores above 0."""
-        slots = np.flatnonzero(scores > 0 if allowed is None else (scores > 0) & allowed)
-        return _top(scores[slots], k, slots)
+    def _scan(self, vector: NDArray[np.float32], allowed: Mask | None) -> _Scan:
+        """Start to compare the vector with all allowed rows, coarsely, in other threads."""
+        query, total = vectors.coarse_query(vector), len(self._nodes)
+        if allowed is not None and (count := int(np.count_nonzero(allowed))) < total // GATHER_SHARE:
+            slots = np.flatnonzero(allowed)
+            scores = np.empty(count, np.float32)
+            for block, rows, part in by_block(self._blocks, slots):
+                scores[part] = vectors.coarse_scores(block.vectors, query, rows)
+            return _Scan(slots, None, scores, [])
+        scores = np.empty(total, np.float32)
 
-    def _nearest(self, vector: NDArray[np.float32], k: int, allowed: Mask | None) -> Slots:
-        """Slots of the k rows nearest to the vector: an int8 scan, then exact scores of the best few hundred."""
-        total = len(self._nodes)
-        if not total or k < 1:
-            return np.zeros(0, np.intp)
-        slots = np.arange(total) if allowed is None else np.flatnonzero(allowed)
-        if len(slots) > RESCORED * k:
-            query = vectors.coarse_query(vector)
-            if len(slots) < total // GATHER_SHARE:
-                coarse = np.concatenate(
-                    [vectors.coarse_scores(block.vectors, query, rows) for block, rows, _ in self._by_block(slots)]
-                )
-            else:
-                coarse = np.concatenate([vectors.coarse_scores(block.vectors, query) for block in self._blocks])[slots]
-            slots = np.sort(_top(coarse, RESCORED * k, slots))
-        return _top(self._cosines(vector, slots), k, slots)
+        def scan(block: Block, start: int) -> None:
+            rows = slice(start, start + SCAN_ROWS)
+            scores[block.base : block.base + block.size][rows] = vectors.coarse_scores(block.vectors, query, rows)
 
-    def _by_block(self, slots: Slots) -> list[tuple[Block, Slots, slice]]:
-        """Ascending slots, split: the block, rows within it, and where these stand in `slots`."""
-        edges = np.searchsorted(slots, [block.base for block in self._blocks] + [len(self._nodes)]).tolist()
-        parts = zip(self._blocks, edges, edges[1:], strict=False)
-        return [(block, slots[start:end] - block.base, slice(start, end)) for block, start, end in parts if end > start]
+        parts = [(block, start) for block in self._blocks for start in range(0, block.size, SCAN_ROWS)]
+        jobs = [self._scanner.submit(scan, block, start) for block, start in parts if block.size >= SCAN_ROWS_ASIDE]
+        for block, start in parts:
+            if block.size < SCAN_ROWS_ASIDE:
+                scan(block, start)
+        return _Scan(None, allowed, scores, jobs)
+
+    def _nearest(self, vector: NDArray[np.float32], k: int, scan: _Scan) -> Slots:
+        """Slots of the k nearest rows: exact scores of the best few hundred of a scan."""
+        for job in scan.jobs:
+            job.result()
+        scores, slots = scan.scores, scan.slots
+        if slots is None:
+            if scan.allowed is not None:
+                scores[~scan.allowed] = -np.inf
+            slots = np.flatnonzero(scores > _floor(scores, RESCORED * k))
+            scores = scores[slots]
+        slots = np.sort(top(scores, RESCORED * k, slots))
+        return top(self._cosines(vector, slots), k, slots)
 
     def _cosines(self, vector: NDArray[np.float32], slots: Slots) -> NDArray[np.float32]:
         """Exact cosines of ascending slots."""
         cosines = np.zeros(len(slots), np.float32)
-        for block, rows, part in self._by_block(slots):
+        for block, rows, part in by_block(self._blocks, slots):
             cosines[part] = vectors.exact_scores(block.vectors, vector, rows)
         return cosines
 
     def _neighbours(self, found: Slots, spread: int) -> Slots:
-        codes = self._sequences.codes.values
-        leaves = [slot for slot in found.tolist() if codes[slot] >= 0 and self._leaves.values[slot]]
-        near = {slot for leaf in leaves for slot in self._order.around(leaf, int(codes[leaf]), spread)}
+        codes = self._sequences.codes.values[found]
+        inside = (codes >= 0) & self._leaves.values[found]
+        near = self._order.around(found[inside], codes[inside], spread)
         return np.array(sorted(near.difference(found.tolist())), np.intp)
 
-    def _candidates(self, slots: Slots, vector: NDArray[np.float32], words: NDArray[np.float32]) -> list[Candidate]:
-        slots = np.sort(slots)
-        dense = np.clip(self._cosines(vector, slots), -1.0, 1.0).tolist()
-        codes = self._sequences.codes.values[slots].tolist()
+    def _candidates(self, slots: Slots, vector: NDArray[np.float32], words: Ranking) -> list[Candidate]:
+        """Of ascending slots."""
+        codes, leaves = self._sequences.codes.values[slots], self._leaves.values[slots]
+        nodes, events, numbers = self._nodes, self._events, slots.tolist()
+        speakers, sequences = self._speakers.names, self._sequences.names
         columns = zip(
-            slots.tolist(),
-            self._leaves.values[slots].tolist(),
+            [nodes[slot] for slot in numbers],
+            [events[slot] for slot in numbers],
+            leaves.tolist(),
             self._marks.values[slots].tolist(),
-            self._times.values[slots].tolist(),
-            self._speakers.codes.values[slots].tolist(),
-            codes,
-            dense,
-            words[slots].tolist(),
+            [None if time == NO_TIME else EPOCH + timedelta(0, 0, time) for time in self._times.values[slots].tolist()],
+            [speakers[code] for code in self._speakers.codes.values[slots].tolist()],
+            [sequences[code] for code in codes.tolist()],
+            self._order.ranks(slots, np.where(leaves, codes, np.int32(-1))).tolist(),
+            np.clip(self._cosines(vector, slots), -1.0, 1.0).tolist(),
+            words.of(slots).tolist(),
             strict=True,
         )
         return [
             Candidate(
-                node=NodeId(self._nodes[slot]),
+                node=cast("NodeId", node),
                 kind=NodeKind.LEAF if leaf else NodeKind.SUMMARY,
-                mark=Mark(mark),
-                dense=cosine,
-                lexical=bm25,
-                event_id=None if (event := self._events[slot]) is None else EventId(event),
-                sequence=self._sequences.name(sequence),
-                position=self._order.rank(slot, sequence) if leaf and sequence >= 0 else -1,
-                speaker=self._speakers.name(speaker),
-                at=None if time == NO_TIME else EPOCH + timedelta(microseconds=time),
+                mark=cast("Mark", mark),
+                dense=dense,
+                lexical=lexical_,
+                event_id=cast("EventId | None", event),
+                sequence=sequence,
+                position=position,
+                speaker=speaker,
+                at=at,
             )
-            for slot, leaf, mark, time, speaker, sequence, cosine, bm25 in columns
+            for node, event, leaf, mark, at, speaker, sequence, position, dense, lexical_ in columns
         ]
 
 
-def _top(scores: NDArray[np.float32], k: int, slots: Slots) -> Slots:
-    """The slots with the k best scores, in no order."""
-    if len(scores) <= k:
-        return slots if k > 0 else slots[:0]
-    return slots[np.argpartition(scores, len(scores) - k)[len(scores) - k :]] if k > 0 else slots[:0]
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """A coarse comparison that may still run: of `slots`, or of all slots when that is None."""
+
+    slots: Slots | None
+    allowed: Mask | None
+    scores: NDArray[np.float32]
+    jobs: list[Future[None]]
+
+
+def _floor(scores: NDArray[np.float32], k: int) -> float:
+    """A bound that at least k scores lie above, few more where there are many; found on a sample of them."""
+    step = len(scores) // (FLOOR_SAMPLE * 2)
+    if step < 2:
+        return -np.inf
+    sample = scores[::step]
+    place = len(sample) - 1 - (2 * k // step + 32)
+    if place <= 0:
+        return -np.inf
+    floor = float(np.partition(sample, place)[place])
+    return floor if np.count_nonzero(scores > floor) >= k else -np.inf
 
 
 class _LabelColumn:
     """Strings of a column as codes that hold for the whole tree."""
 
-    __slots__ = ("_lookup", "_names", "codes")
+    __slots__ = ("_lookup", "codes", "names")
 
     def __init__(self) -> None:
         self.codes: Column[np.int32] = Column(np.int32)
         self._lookup: dict[str, int] = {}
-        self._names: list[str | None] = []
+        self.names: list[str | None] = [None]
+        """By code; the last, which code -1 stands for, is None."""
 
     def extend(self, codes: NDArray[np.int32], values: Sequence[str]) -> NDArray[np.int32]:
         """Append a segment's column and return it in the tree's codes."""
         for value in values:
-            if self._lookup.setdefault(value, len(self._names)) == len(self._names):
-                self._names.append(value)
+            if value not in self._lookup:
+                self._lookup[value] = len(self.names) - 1
+                self.names.insert(-1, value)
         numbers = np.array([self._lookup[value] for value in values] + [-1], np.int32)
         translated = numbers[codes]
         self.codes.extend(translated)
         return translated
-
-    def name(self, code: int) -> str | None:
-        """The string of a code; None for -1."""
-        return self._names[code] if code >= 0 else None

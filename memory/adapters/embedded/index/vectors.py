@@ -53,9 +53,9 @@ def coarse_query(vector: NDArray[np.float32]) -> NDArray[np.int8]:
     return quantised[None, :]
 
 
-def coarse_scores(vectors: Vectors, query: NDArray[np.int8], rows: NDArray[np.intp] | None = None) -> NDArray[np.float32]:
-    """(n,) or (len(rows),) float32: inner products up to one common factor, with the error of eight bits."""
-    coarse, scales = (vectors.coarse, vectors.scales) if rows is None else (vectors.coarse[rows], vectors.scales[rows])
+def coarse_scores(vectors: Vectors, query: NDArray[np.int8], rows: NDArray[np.intp] | slice) -> NDArray[np.float32]:
+    """(len(rows),) float32: inner products up to one common factor, with the error of eight bits."""
+    coarse, scales = vectors.coarse[rows], vectors.scales[rows]
     if not len(scales):
         return np.zeros(0, np.float32)
     products = np.asarray(numkong.cdist(query, coarse, "dot", out_dtype="float32"))[0]
