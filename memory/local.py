@@ -23,7 +23,8 @@ from typing import Any, Literal, Self
 
 from memory.adapters.embedded.clock import SystemClock
 from memory.adapters.embedded.extractive import ExtractiveSummarizer
-from memory.adapters.embedded.index import EmbeddedNodeIndex
+from memory.adapters.embedded.gate import FileLeases
+from memory.adapters.embedded.index.node_index import EmbeddedNodeIndex
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.adapters.embedded.leases import InProcessLeases
 from memory.adapters.embedded.store import SqliteTreeStore
@@ -31,9 +32,11 @@ from memory.errors import RecordError
 from memory.model import ROOT, EventId, NodeId, TreeId, TreeInfo
 from memory.ports.embedder import Embedder
 from memory.ports.index import Scope
+from memory.ports.leases import PathLeases
 from memory.ports.summarizer import Summarizer
 from memory.records import Record, parse, tree_id
 from memory.results import CheckReport, EventResult, EventStatus, SearchAnswer, TreeNode, TreeReport
+from memory.retrieval.text import terms
 from memory.service.indexing import Indexing
 from memory.service.ingest import Ingest
 from memory.service.inspect import Inspect
@@ -47,6 +50,7 @@ from memory.tree.routing import Decision
 
 STORE_FILE = "store.db"
 INDEX_FILE = "index.db"
+LOCK_SUFFIX = ".lock"
 FRESH_POLL = 0.05  # seconds
 
 
@@ -55,6 +59,7 @@ class _Parts:
     """What a `LocalMemory` is made of."""
 
     store: SqliteTreeStore
+    gate: FileLeases | None
     index: EmbeddedNodeIndex
     embedder: Embedder
     summarizer: Summarizer
@@ -107,9 +112,12 @@ async def open_local(
         embedder = await asyncio.to_thread(MiniLmEmbedder.open)
     summarizer = summarizer or ExtractiveSummarizer()
     clock = SystemClock()
-    leases = InProcessLeases(clock)
-    store = await SqliteTreeStore.open(store_path, leases=leases, read_only=read_only)
-    index = await EmbeddedNodeIndex.open(None if read_only else index_path)
+    store_path.parent.mkdir(parents=True, exist_ok=True)
+    gate = None if read_only else FileLeases(store_path.with_suffix(LOCK_SUFFIX), clock)
+    local = gate.local if gate is not None else InProcessLeases(clock)
+    leases: PathLeases = gate if gate is not None else local
+    store = await SqliteTreeStore.open(store_path, leases=local, read_only=read_only)
+    index = await EmbeddedNodeIndex.open(None if read_only else index_path, tokenize=terms)
     jobs = InProcessSummaryJobs(clock)
     views = Views(store, bytes_max=settings.retrieval.view_bytes_max)
     ingest = Ingest(
@@ -124,10 +132,13 @@ async def open_local(
         parameters=parameters,
     )
     indexing = Indexing(store=store, index=index)
-    summarize = Summarize(store=store, embedder=embedder, summarizer=summarizer, clock=clock, settings=settings.summaries)
+    summarize = Summarize(
+        store=store, leases=leases, embedder=embedder, summarizer=summarizer, clock=clock, settings=settings.summaries
+    )
     memory = LocalMemory(
         _Parts(
             store=store,
+            gate=gate,
             index=index,
             embedder=embedder,
             summarizer=summarizer,
@@ -369,6 +380,8 @@ class LocalMemory:
         await asyncio.gather(*self._indexing.values(), return_exceptions=True)
         await self._parts.index.close()
         await self._parts.store.close()
+        if self._parts.gate is not None:
+            self._parts.gate.close()
         await self._parts.embedder.close()
         await self._parts.summarizer.close()
         if self._temporary is not None:

@@ -1,7 +1,8 @@
 """
 One micro-batch of records of one tree into that tree (design section 3).
 
-embed (one call) → plan on the view → compare and apply; refused: catch up and plan again, from the third time on under a lease.
+embed (one call) → plan on the view → compare and apply; refused: catch up and plan again. A lease on the paths, taken
+between plan and commit, keeps others from refusing it.
 The effect is once: an event's id is remembered in the same atomic step as its leaves, and one that is seen again is answered with
 its first receipt.
 """
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.changes import ChangeSet, Create, EventEntry, Grow, Move, Step
-from memory.errors import ContentionError, EmbedderAnswerError, EmbedderError, TreeMismatchError
+from memory.errors import ContentionError, EmbedderAnswerError, EmbedderError, LeaseBusyError, TreeMismatchError
 from memory.model import EventId, Item, NodeId, NodeKind, TreeId, TreeInfo, Vector
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
@@ -211,6 +212,8 @@ class Ingest:
                 plan = structure.plan(view, insertions)
                 lease = await self._lease(tree, plan) if attempt >= self._settings.lease_after else None
                 try:
+                    if lease is not None:
+                        plan = await self._revalidated(tree, view, plan, structure, insertions)
                     outcome = await self._commit(tree, view, plan, events, lease)
                 finally:
                     if lease is not None:
@@ -231,6 +234,27 @@ class Ingest:
             retry_after=1.0,
         )
 
+    async def _revalidated(
+        self, tree: TreeId, view: View, plan: Plan, structure: Structure, insertions: Sequence[Insertion]
+    ) -> Plan:
+        """
+        The plan, made again if what was committed while the lease was waited for touched its paths.
+
+        A plan made again may leave the leased nodes; then its expectations still protect it, the lease only no longer keeps
+        others from making it fail.
+        """
+        seq = view.seq
+        view.undo(plan.steps)
+        await self._views.catch_up(tree, view)
+        holds = view.seq == seq or all(
+            expected.node in view.branches and view.branches[expected.node].routing == expected.routing for expected in plan.expects
+        )
+        if not holds:
+            return structure.plan(view, insertions)
+        for step in plan.steps:
+            view.apply(step)
+        return plan
+
     async def _commit(
         self, tree: TreeId, view: View, plan: Plan, events: tuple[EventEntry, ...], lease: Lease | None
     ) -> Applied | Seen | Stale:
@@ -244,21 +268,28 @@ class Ingest:
             view.undo(plan.steps)  # the log brings it back, in its right place among the others' commits
         return outcome
 
-    async def _lease(self, tree: TreeId, plan: Plan) -> Lease:
-        """Exclusive on the nodes whose children change, shared on the rest of the paths (design section 3, step 2)."""
+    async def _lease(self, tree: TreeId, plan: Plan) -> Lease | None:
+        """
+        Exclusive on the nodes whose children change, shared on the rest of the paths (design section 3, step 2).
+
+        None when it was not to be had in time: whoever has it may be stopped or dead, and expectations keep the commit right.
+        """
         made = {step.id for step in plan.steps if isinstance(step, Create)}
         changed = {step.parent for step in plan.steps if isinstance(step, Create)}
         changed |= {step.old_parent for step in plan.steps if isinstance(step, Move)}
-        exclusive = changed - made
         path = {expectation.node for expectation in plan.expects}
+        try:
+            lease = await self._leases.acquire(
+                tree,
+                shared=sorted(path - changed),
+                exclusive=sorted(changed - made),
+                ttl=self._settings.lease_ttl,
+                wait=self._settings.lease_wait,
+            )
+        except LeaseBusyError:
+            return None
         self.counters.leased += 1
-        return await self._leases.acquire(
-            tree,
-            shared=sorted(path - exclusive),
-            exclusive=sorted(exclusive),
-            ttl=self._settings.lease_ttl,
-            wait=self._settings.lease_wait,
-        )
+        return lease
 
     async def _with_provisional_texts(self, tree: TreeId, steps: Sequence[Step]) -> tuple[Step, ...]:
         """Give fresh summaries a text put together from their two leaves; the plan is pure and knows no old texts."""

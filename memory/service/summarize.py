@@ -10,21 +10,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 
 from memory.changes import ChangeSet, Cost, Expectation, Rewrite
-from memory.errors import BanyanError, PermanentError, SummarizerAnswerError, SummarizerError, TransientError
+from memory.errors import BanyanError, LeaseBusyError, PermanentError, SummarizerAnswerError, SummarizerError, TransientError
 from memory.model import Mark, Node, NodeId, NodeKind, TreeId, Vector
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 from memory.ports.jobs import SummaryJob, SummaryJobs
-from memory.ports.store import Applied, TreeStore
+from memory.ports.leases import PathLeases
+from memory.ports.store import Applied, Seen, Stale, TreeStore
 from memory.ports.summarizer import Summarizer, Summary, SummaryRequest, within_budget
 from memory.retrieval.text import attributed_text
 from memory.settings import SummarySettings
 from memory.tree.similarity import merge_means, quantize
 
 CONTRIBUTIONS_PER_READ = 1_000
+LEASE_TTL = timedelta(seconds=10)
+LEASE_WAIT = timedelta(seconds=1)
 
 
 class JobOutcome(StrEnum):
@@ -74,14 +78,22 @@ class Summarize:
     Brings one summary node up to date.
 
     Args:
-        store, embedder, summarizer, clock: the ports.
+        store, leases, embedder, summarizer, clock: the ports.
         settings: limits.
     """
 
     def __init__(
-        self, *, store: TreeStore, embedder: Embedder, summarizer: Summarizer, clock: Clock, settings: SummarySettings
+        self,
+        *,
+        store: TreeStore,
+        leases: PathLeases,
+        embedder: Embedder,
+        summarizer: Summarizer,
+        clock: Clock,
+        settings: SummarySettings,
     ) -> None:
         self._store = store
+        self._leases = leases
         self._embedder = embedder
         self._summarizer = summarizer
         self._clock = clock
@@ -121,11 +133,26 @@ class Summarize:
         changes = ChangeSet(
             tree=tree, steps=(rewrite,), expects=(Expectation(node=node, version=found.version),), at=self._clock.now()
         )
-        outcome = await self._store.apply(changes)
+        outcome = await self._apply(changes, found.parent)
         if not isinstance(outcome, Applied):
             return JobOutcome.CHANGED
         self.counts.written += 1
         return JobOutcome.MORE if work.left else JobOutcome.WRITTEN
+
+    async def _apply(self, changes: ChangeSet, parent: NodeId) -> Applied | Seen | Stale:
+        """
+        Apply under a lease on the parent, whose children's vectors change: planners on that path wait instead of being refused.
+
+        Only now, after the model has answered: a model is never waited for under a lease. Without one the expectation suffices.
+        """
+        try:
+            lease = await self._leases.acquire(changes.tree, exclusive=[parent], ttl=LEASE_TTL, wait=LEASE_WAIT)
+        except LeaseBusyError:
+            return await self._store.apply(changes)
+        try:
+            return await self._store.apply(changes, lease=lease)
+        finally:
+            await self._leases.release(lease)
 
     async def _work(self, tree: TreeId, node: Node) -> _Work | None:
         waiting = await self._store.contributions(tree, node.id, limit=CONTRIBUTIONS_PER_READ)

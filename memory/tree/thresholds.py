@@ -15,7 +15,7 @@ class MemTreeParameters:
     """θ₀, the calibrated similarity asked for below the root, in (0, 1). Higher makes wider, shallower trees (A.3.7)."""
     rate: float = 0.5
     """λ, how much more is asked for with depth, 0 or more."""
-    depth_max: int = 20
+    depth_max: int = 8
     """Deepest level a leaf can have, 1 to 64; at this depth an item is attached and no leaf is expanded. Also the d_max of the
     formula, so that θ(depth_max) = base · e^rate = 0.66. Measured in docs/benchmarks.md: on conversations and news leaves end
     between depths 2 and 13, so that 20 bounds bad luck and does not shape the tree."""

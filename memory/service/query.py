@@ -1,0 +1,284 @@
+"""A question to hits (design section 5): embed, bring the index level, rank, fill in texts, sources and ancestors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from memory.errors import QueryError
+from memory.model import EventId, Node, NodeId, NodeKind, TreeId, Vector
+from memory.ports.embedder import Embedder
+from memory.ports.index import NodeIndex, Scope
+from memory.ports.store import TreeStore
+from memory.ports.summarizer import estimate_tokens
+from memory.results import Crumb, Hit, SearchAnswer, Source
+from memory.retrieval.collapsed import Collapsed
+from memory.retrieval.grouping import best_of_each
+from memory.retrieval.hybrid import Hybrid
+from memory.retrieval.packing import Passage, pack
+from memory.retrieval.strategy import Question, Ranked, Ranking, Strategy
+from memory.retrieval.traversal import Traversal
+from memory.service.indexing import Indexing
+from memory.service.ingest import check_model
+from memory.service.views import Views
+from memory.settings import RetrievalSettings
+from memory.tree.similarity import quantize
+
+Grouping = Literal["none", "conversation", "document"]
+
+SOURCES_MAX = 100
+"""Event ids that a summary's hit names."""
+GROUP_WIDTH = 10
+"""Leaves ranked for each group wanted."""
+CONTEXT_TOKENS_MAX = 1_000_000
+CONTEXT_HITS_MAX = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Prompt-ready text."""
+
+    text: str
+    tokens: int
+    """Estimated, at most what was asked for."""
+    hits: tuple[Hit, ...]
+    """Those that are in it, in its order."""
+    seq: int
+
+
+class Query:
+    """
+    Answers questions.
+
+    Args:
+        store, index, embedder: the ports.
+        indexing: brings the index level before each answer.
+        views: of this process, for strategies that walk the tree.
+        settings: limits.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: TreeStore,
+        index: NodeIndex,
+        indexing: Indexing,
+        views: Views,
+        embedder: Embedder,
+        settings: RetrievalSettings,
+    ) -> None:
+        self._store = store
+        self._indexing = indexing
+        self._embedder = embedder
+        self._settings = settings
+        self._index = index
+        strategies: tuple[Strategy, ...] = (
+            Hybrid(index, reader=store, embed=self.embed),
+            Collapsed(index),
+            Traversal(views),
+        )
+        self.strategies: Mapping[str, Strategy] = {strategy.name: strategy for strategy in strategies}
+
+    async def search(
+        self,
+        tree: TreeId,
+        text: str,
+        *,
+        k: int = 10,
+        strategy: str = "hybrid",
+        scope: Scope,
+        group: Grouping = "none",
+        explain: bool = False,
+    ) -> SearchAnswer:
+        """
+        The best hits for a question.
+
+        Args:
+            tree: which memory.
+            text: the question.
+            k: hits, or groups, wanted.
+            strategy: by name.
+            scope: filters.
+            group: `conversation` or `document`: one hit each, its best leaf.
+            explain: fill parts and trace.
+
+        Raises:
+            QueryError: out of bounds; the message says which.
+        """
+        ranking = await self._rank(tree, text, k=k, strategy=strategy, scope=scope, group=group, explain=explain)
+        nodes = await self._store.nodes(tree, [ranked.node for ranked in ranking.ranked])
+        chosen = [ranked for ranked in ranking.ranked if ranked.node in nodes]
+        if group != "none":
+            chosen = best_of_each(chosen, lambda ranked: _group(nodes[ranked.node], group), limit=k)
+        hits = await self._hits(tree, chosen, nodes)
+        return SearchAnswer(hits=hits, seq=ranking.seq, strategy=strategy, trace=ranking.trace)
+
+    async def context(self, tree: TreeId, text: str, *, tokens: int, strategy: str = "hybrid", scope: Scope) -> Context:
+        """
+        Hits packed into a token budget, in time order; what a chosen summary says is not repeated by leaves below it.
+
+        Raises:
+            QueryError: out of bounds.
+        """
+        if not 1 <= tokens <= CONTEXT_TOKENS_MAX:
+            raise QueryError(f"tokens must be between 1 and {CONTEXT_TOKENS_MAX:,}, got {tokens}")
+        k = max(5, min(CONTEXT_HITS_MAX, self._settings.k_max, tokens // 10))
+        answer = await self.search(tree, text, k=k, strategy=strategy, scope=scope)
+        passages = [_passage(hit) for hit in answer.hits]
+        packed = pack(passages, tokens_max=tokens)
+        by_id = {hit.id: hit for hit in answer.hits}
+        body = "\n".join(passage.text for passage in packed)
+        return Context(
+            text=body,
+            tokens=sum(estimate_tokens(passage.text) for passage in packed),
+            hits=tuple(by_id[passage.node] for passage in packed),
+            seq=answer.seq,
+        )
+
+    async def embed(self, text: str) -> Vector:
+        """The query's vector."""
+        return quantize((await self._embedder.embed([text], purpose="query"))[0])
+
+    async def _rank(
+        self, tree: TreeId, text: str, *, k: int, strategy: str, scope: Scope, group: Grouping, explain: bool
+    ) -> Ranking:
+        text = text.strip()
+        if not text:
+            raise QueryError("query: is empty")
+        if len(text) > self._settings.query_characters_max:
+            raise QueryError(f"query: has {len(text):,} characters, at most {self._settings.query_characters_max:,} are taken")
+        if not 1 <= k <= self._settings.k_max:
+            raise QueryError(f"k must be between 1 and {self._settings.k_max:,}, got {k}")
+        chosen = self.strategies.get(strategy)
+        if chosen is None:
+            raise QueryError(f"strategy {strategy!r} is not known; there is {', '.join(self.strategies)}")
+        info = await self._store.tree(tree)
+        check_model(info, self._embedder)
+        if chosen.structures is not None and info.structure not in chosen.structures:
+            works = ", ".join(
+                sorted(
+                    name for name, other in self.strategies.items() if not other.structures or info.structure in other.structures
+                )
+            )
+            raise QueryError(f"strategy {strategy!r} does not work on a {info.structure} tree; {works} do")
+        vector = await self.embed(text)
+        await self._indexing.catch_up(tree)
+        wanted = k if group == "none" else min(self._settings.k_max, k * GROUP_WIDTH)
+        if group != "none":
+            scope = replace(scope, kinds=frozenset({NodeKind.LEAF}))
+        return await chosen.rank(Question(tree=tree, text=text, vector=vector, k=wanted, scope=scope, explain=explain))
+
+    async def _hits(self, tree: TreeId, ranked: Sequence[Ranked], nodes: Mapping[NodeId, Node]) -> tuple[Hit, ...]:
+        ancestors = await self._ancestors(tree, [nodes[found.node] for found in ranked])
+        hits = []
+        for found in ranked:
+            node = nodes[found.node]
+            item = node.item
+            path = [Crumb(id=above.id, text=above.text) for above in _path(node, ancestors)]
+            sources = (item.event_id,) if item is not None else await self._sources(tree, node.id)
+            hits.append(
+                Hit(
+                    id=node.id,
+                    kind=node.kind,
+                    score=found.score,
+                    text=node.text,
+                    depth=node.depth,
+                    event_id=item.event_id if item is not None else None,
+                    chunk=item.chunk if item is not None else 0,
+                    source=_source(node),
+                    sources=sources,
+                    path=tuple(path),
+                    descendants=node.descendants,
+                    pending=node.pending,
+                    provisional=node.provisional,
+                    metadata=item.metadata if item is not None else {},
+                    parts=found.parts,
+                )
+            )
+        return tuple(hits)
+
+    async def _ancestors(self, tree: TreeId, nodes: Sequence[Node]) -> dict[NodeId, Node]:
+        """All summaries above the nodes, read a level at a time."""
+        found: dict[NodeId, Node] = {}
+        wanted = {node.parent for node in nodes if node.parent is not None and node.depth > 1}
+        while missing := [node for node in wanted if node not in found]:
+            level = await self._store.nodes(tree, missing)
+            if not level:
+                break
+            found.update(level)
+            wanted = {node.parent for node in level.values() if node.parent is not None and node.depth > 1}
+        return found
+
+    async def _sources(self, tree: TreeId, node: NodeId) -> tuple[EventId, ...]:
+        """Event ids below a summary, breadth first, up to a bound."""
+        events: dict[EventId, None] = {}
+        level = [node]
+        while level and len(events) < SOURCES_MAX:
+            below: list[NodeId] = []
+            for parent in level:
+                for child in await self._store.children(tree, parent, limit=SOURCES_MAX):
+                    if child.item is not None:
+                        events[child.item.event_id] = None
+                    else:
+                        below.append(child.id)
+                if len(events) >= SOURCES_MAX:
+                    break
+            level = below
+        return tuple(events)[:SOURCES_MAX]
+
+
+def _path(node: Node, ancestors: Mapping[NodeId, Node]) -> list[Node]:
+    path: list[Node] = []
+    above = ancestors.get(node.parent) if node.parent is not None else None
+    while above is not None:
+        path.append(above)
+        above = ancestors.get(above.parent) if above.parent is not None else None
+    return path[::-1]
+
+
+def _source(node: Node) -> Source | None:
+    item = node.item
+    if item is None:
+        return None
+    return Source(
+        event_id=item.event_id,
+        chunk=item.chunk,
+        conversation=item.conversation,
+        speaker=item.speaker,
+        source=item.source,
+        title=item.title,
+        url=item.url,
+        at=item.at,
+    )
+
+
+def _group(node: Node, group: Grouping) -> str | None:
+    if node.item is None:
+        return None
+    return node.item.conversation if group == "conversation" else node.item.event_id
+
+
+def _passage(hit: Hit) -> Passage:
+    source = hit.source
+    if source is None:
+        # Its first line is a headline for drawings; the sentences below it say the same.
+        body = hit.text.partition("\n")[2] or hit.text
+        return Passage(node=hit.id, text=body, path=tuple(crumb.id for crumb in hit.path), covered=hit.pending == 0)
+    who = source.speaker or source.title or source.source
+    when = (
+        f"{source.at:%Y-%m-%d %H:%M}"
+        if source.at and (source.at.hour or source.at.minute)
+        else f"{source.at:%Y-%m-%d}"
+        if source.at
+        else ""
+    )
+    head = f"[{when}] " if when else ""
+    return Passage(
+        node=hit.id,
+        text=f"{head}{who}: {hit.text}" if who else f"{head}{hit.text}",
+        path=tuple(crumb.id for crumb in hit.path),
+        at=source.at,
+        sequence=source.conversation or source.event_id,
+        position=hit.chunk,
+    )
