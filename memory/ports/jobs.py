@@ -24,7 +24,8 @@ class SummaryJobs(ABC):
     Jobs by node, coalesced.
 
     A node that waits is not queued twice, and a node that is being worked on is worked on again afterwards if it was put
-    meanwhile. One worker at a time has a node.
+    meanwhile. One worker at a time has a node. A node that is delayed stays so when it is put. `done` and `retry` of a job that is
+    not claimed do nothing. A claim that is cancelled loses no job.
 
     The queue may forget everything at a crash: jobs are made again from the store's dirty nodes.
     """

@@ -151,7 +151,8 @@ class TreeStore(ABC):
         Compare and apply, atomically and durably.
 
         In this order: a lease that is given must still be valid; no event of the set may have been applied before; every
-        expectation must hold; every node to be created must be new, and every node named otherwise must exist. Then all steps
+        expectation must hold; every node to be created must be new, and every node named otherwise must exist, a moved or
+        rewritten one below the parent that its step names. Then all steps
         are written, versions and routings bumped as the steps say, contributions added, the log extended by one entry, events
         remembered with their receipts, under `seq = previous + 1`. The step at index n (from 0, over all steps) has the mark
         `mark(seq, n)`: a `Create` gives it to its node, a `Grow` to the contributions it adds.
@@ -161,6 +162,8 @@ class TreeStore(ABC):
 
         Raises:
             LeaseLostError: `lease` expired or was taken over; nothing was written.
+            ValueError: the set breaks its own contract (a vector of another dimension or not finite, a leaf without an item, an
+                event twice, a `Grow` or `Rewrite` of a node that is no summary); nothing was written.
         """
 
     @abstractmethod

@@ -182,6 +182,8 @@ class Folding:
         changes, tally = self._changes, self._tally
         if len(changes.steps) >= 1 << MARK_BITS:
             raise ValueError(f"a change set has at most {(1 << MARK_BITS) - 1} steps, got {len(changes.steps)}")
+        if len({event.id for event in changes.events}) != len(changes.events):
+            raise ValueError("a change set names each event once")
         self._misfits.extend(misfits(changes, self._rows))
         for position, step in enumerate(changes.steps):
             at = mark(self._seq, position)
@@ -260,7 +262,7 @@ class Folding:
         if row.parent != old.key:
             self._misfits.append(step.node)
             return
-        for parent in {old.key: old, new.key: new}.values():
+        for parent in (old, new):
             parent.routing += 1
             parent.counted = True
         self._count(row.kind, row.depth, -1)
