@@ -107,7 +107,7 @@ class Node:
     cohesion: float = 1.0
     """Length of the mean of the covered leaves' unit vectors, in (0, 1]: 1 when all are the same. 1 for a leaf."""
     descendants: int = 0
-    """Leaves below it; 0 for a leaf."""
+    """Leaves below it; 0 for a leaf. The root's are all leaves of the tree: the store counts them, no `Grow` does."""
     pending: int = 0
     """Leaves below it that its text does not cover yet; 0 for a leaf. `descendants - pending` are covered."""
     provisional: bool = False
