@@ -27,7 +27,7 @@ _STOPWORDS = """
 STOPWORDS: Final = frozenset(_STOPWORDS.split())
 """Dropped from texts and queries alike. Question words among them: kept, they cost 6 points of recall (decision 0003)."""
 
-_WORD: Final = re.compile(r"[\w\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u0900-\u0dff]+")
+_WORD: Final = re.compile(r"[\w\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u0900-\u0eff\u1000-\u109f\u1780-\u17ff]+")
 """Letters, digits and underscores of any script, with the marks that Python does not count among a script's letters."""
 _UNSPACED: Final = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f]+"

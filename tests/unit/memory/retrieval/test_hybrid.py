@@ -1,0 +1,181 @@
+"""The hybrid strategy over a real index, with vectors that a test can read: one dimension a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from memory.adapters.embedded.index.node_index import EmbeddedNodeIndex
+from memory.model import ROOT, EventId, Item, Node, NodeId, NodeKind, TreeId, Vector, mark
+from memory.ports.index import Scope
+from memory.retrieval.hybrid import Hybrid
+from memory.retrieval.ranking import Recipe
+from memory.retrieval.strategy import Question, Ranking
+from memory.retrieval.text import terms
+from memory.service.indexing import index_entry
+from memory.tree.similarity import quantize
+
+TREE = TreeId("t")
+DIMENSION = 8
+
+
+def towards(*topics: int) -> Vector:
+    """A unit vector over the given topics."""
+    vector = np.full(DIMENSION, 0.01)
+    vector[list(topics)] = 1.0
+    return quantize(vector)
+
+
+class Nodes:
+    """The part of a store that the strategy reads."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.by_id = {node.id: node for node in nodes}
+
+    async def nodes(self, tree: TreeId, ids: Sequence[NodeId], *, vectors: bool = False) -> dict[NodeId, Node]:
+        assert (tree, vectors) == (TREE, False)
+        return {node: self.by_id[node] for node in ids if node in self.by_id}
+
+
+def leaf(number: int, item: Item, vector: Vector) -> Node:
+    return Node(
+        id=NodeId(f"n{number}"),
+        parent=ROOT,
+        kind=NodeKind.LEAF,
+        depth=1,
+        mark=mark(1, number),
+        text=item.text,
+        vector=vector,
+        item=item,
+    )
+
+
+def turn(number: int, speaker: str, text: str, *topics: int, conversation: str = "c", month: int = 5) -> Node:
+    at = datetime(2026, month, 8, 12, number, tzinfo=UTC)
+    item = Item(event_id=EventId(f"e{number}"), text=text, conversation=conversation, speaker=speaker, at=at)
+    return leaf(number, item, towards(*topics))
+
+
+def document(number: int, title: str, text: str, *topics: int) -> Node:
+    return leaf(number, Item(event_id=EventId(f"d{number}"), text=text, title=title), towards(*topics))
+
+
+async def ask(
+    nodes: Sequence[Node], text: str, *topics: int, bare: Vector | None = None, recipe: Recipe | None = None, **options: object
+) -> Ranking:
+    index = await EmbeddedNodeIndex.open(None, tokenize=terms)
+    await index.update(TREE, after=0, seq=1, upserts=[index_entry(node) for node in nodes])
+
+    async def embed(asked: str) -> Vector:
+        assert bare is not None, f"asked for the vector of {asked!r}"
+        return bare
+
+    hybrid = Hybrid(index, reader=Nodes(nodes), embed=embed, recipe=recipe)
+    question = {"tree": TREE, "text": text, "vector": towards(*topics), "k": 10, "explain": True} | options
+    ranking = await hybrid.rank(Question(**question))  # type: ignore[arg-type]
+    await index.close()
+    return ranking
+
+
+def order(ranking: Ranking) -> list[str]:
+    return [ranked.node for ranked in ranking.ranked]
+
+
+TALK = [
+    turn(0, "Ana", "Hello there.", 0),
+    turn(1, "Ben", "Which instrument do you play?", 1),
+    turn(2, "Ana", "For years now. Badly.", 2),
+    turn(3, "Ben", "Good weather today.", 3),
+    turn(4, "Ana", "It rained all week.", 3),
+    turn(5, "Ben", "The ferry was late.", 4),
+    turn(6, "Ana", "The train too.", 4),
+]
+
+
+async def test_words_and_meaning_both_find() -> None:
+    nodes = [turn(n, "Ana", text, n, conversation=f"c{n}") for n, text in enumerate(["the ferry", "a boat", "my dog"])]
+    ranking = await ask(nodes, "ferry", 1)
+    assert set(order(ranking)[:2]) == {"n0", "n1"}
+    assert order(ranking)[2] == "n2"
+
+
+async def test_an_answer_is_found_by_its_question() -> None:
+    asked = await ask(TALK, "instrument", 1)
+    assert order(asked)[0] == "n1"
+    assert set(order(asked)[1:3]) == {"n0", "n2"}
+    alone = await ask(TALK, "instrument", 1, recipe=Recipe(kernel=()))
+    assert alone.ranked[1].score < asked.ranked[1].score
+
+
+async def test_a_named_speaker_is_left_out_of_the_vector_and_comes_first() -> None:
+    nodes = [
+        turn(0, "Ben", "Hi Ana!", 0, conversation="a"),
+        turn(1, "Ana", "A boat trip with friends.", 1, conversation="b"),
+        turn(2, "Ben", "A boat trip with friends.", 1, conversation="d"),
+    ]
+    ranking = await ask(nodes, "Did Ana sail?", 0, bare=towards(1))
+    assert order(ranking)[0] == "n1"
+    parts = {ranked.node: ranked.parts for ranked in ranking.ranked}
+    assert parts[NodeId("n1")]["speaker"] > parts[NodeId("n2")]["speaker"] == 1.0
+    assert any("Ana" in line and "Did sail?" in line for line in ranking.trace)
+
+
+async def test_a_question_that_names_both_speakers_prefers_neither() -> None:
+    ranking = await ask(TALK, "Did Ana and Ben take the ferry?", 4, bare=towards(4))
+    assert {ranked.parts["speaker"] for ranked in ranking.ranked} == {1.0}
+
+
+async def test_a_question_without_names_is_embedded_once() -> None:
+    await ask(TALK, "Who took the ferry?", 4, bare=None)
+
+
+async def test_a_named_month_lifts_what_was_said_in_it() -> None:
+    nodes = [turn(n, "Ana", "We went camping.", 1, conversation=f"c{n}", month=n + 4) for n in range(4)]
+    ranking = await ask(nodes, "Where did they camp in June?", 1)
+    assert order(ranking)[0] == "n2"
+    assert ranking.ranked[0].parts["date"] > 1.0 == ranking.ranked[1].parts["date"]
+
+
+DOCUMENTS = [
+    document(0, "The Long Night (film)", "The Long Night is a film by Mara Ito.", 0),
+    document(1, "Mara Ito", "She was born in Lund.", 5),
+    document(2, "Night shift", "Working at night is long and hard.", 0, 1),
+    document(3, "Lund", "A town.", 6),
+    document(4, "Other film", "A film about a night.", 0, 2),
+]
+
+
+async def test_a_document_named_by_one_of_the_best_hits_is_followed() -> None:
+    ranking = await ask(DOCUMENTS, "Where was the director of the long night born?", 0)
+    assert order(ranking)[:2] == ["n0", "n1"]
+    assert ranking.ranked[1].parts["title"] > 0.0
+    alone = await ask(DOCUMENTS, "Who made the long night?", 0, recipe=Recipe(mention_bonus=0.0, title_bonus=0.0))
+    assert order(alone).index("n1") > 1
+
+
+async def test_a_title_in_the_question_counts_in_any_case() -> None:
+    ranking = await ask(DOCUMENTS, "anything about mara ito?", 4, recipe=Recipe(mention_bonus=0.0))
+    assert order(ranking)[0] == "n1"
+    assert ranking.ranked[0].parts["title"] == pytest.approx(Recipe().title_bonus)
+
+
+async def test_filters_hold_for_neighbours_and_followed_titles() -> None:
+    asked = await ask(TALK, "instrument", 1, scope=Scope(speaker="Ana"))
+    assert set(order(asked)) == {"n0", "n2", "n4", "n6"}
+    assert set(order(asked)[:2]) == {"n0", "n2"}
+    summaries = await ask(TALK, "instrument", 1, scope=Scope(kinds=frozenset({NodeKind.SUMMARY})))
+    assert order(summaries) == []
+
+
+async def test_k_bounds_the_answer_and_an_empty_tree_gives_none() -> None:
+    assert len((await ask(TALK, "ferry", 4, k=2)).ranked) == 2
+    assert (await ask([], "ferry", 4)).ranked == ()
+
+
+async def test_the_same_question_gets_the_same_answer() -> None:
+    first, second = await ask(TALK, "late ferry", 4), await ask(TALK[::-1], "late ferry", 4)
+    assert order(first) == order(second)
+    assert [ranked.score for ranked in first.ranked] == pytest.approx([ranked.score for ranked in second.ranked])
