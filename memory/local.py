@@ -89,7 +89,7 @@ async def open_local(
     Args:
         path: the folder (it gets `store.db` and `index.db`), or a file ending in `.db` (the index lies beside it, with
             `.index` in its name); None for a temporary folder that is removed on closing.
-        embedder: default: all-MiniLM-L6-v2 on this machine (needs the extra `local`).
+        embedder: default: all-MiniLM-L6-v2 on this machine (needs the extra `local`). Closed with the memory, as is the summarizer.
         summarizer: default: extractive.
         settings: limits; default: `MemorySettings()`.
         structure: how new trees grow.

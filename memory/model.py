@@ -52,7 +52,8 @@ class EmbeddingModel:
     """Length of a vector, 1 to 8192."""
     unrelated_cosine: float
     """Cosine that unrelated texts have under this model, in [-1, 1): the zero of calibrated cosine (design section 3),
-    `similarity = (cosine - unrelated_cosine) / (1 - unrelated_cosine)`; 0 for models whose unrelated texts are orthogonal."""
+    `similarity = (cosine - unrelated_cosine) / (1 - unrelated_cosine)`. Anchored at MiniLM, for which it is 0 by definition;
+    `memory.ports.embedder.measure_unrelated_cosine` says how to find another model's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,85 @@
+"""
+`make bench`: measures the figures of docs/benchmarks.md on this machine and writes that page.
+
+Each part runs in a process of its own and prints one JSON object; `python -m tests.bench.<part>` runs one alone. Data sets are
+looked for in the folder that BANYAN_BENCH_DATA names (`locomo/`, `multihoprag/`, …); parts that need them are left out, and said to
+be, where it is not set.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "benchmarks.md"
+PARTS = ("inserts", "search", "models", "endtoend", "llm_calls", "quality")
+
+
+def main() -> int:
+    """Run the parts named on the command line, or all, and write the page."""
+    wanted = sys.argv[1:] or list(PARTS)
+    results: dict[str, Any] = {}
+    kept = ROOT / "docs" / "benchmarks.json"
+    if kept.exists():
+        results = json.loads(kept.read_text())
+    for part in wanted:
+        print(f"— {part}", flush=True)
+        run = subprocess.run(
+            [sys.executable, "-m", f"tests.bench.{part}"],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=environment(),
+        )
+        if run.returncode:
+            print(f"  {part} failed with exit code {run.returncode}", file=sys.stderr)
+            return 1
+        result = json.loads(run.stdout.splitlines()[-1])
+        results[part] = {**result, "commit": commit(), "machine": machine(), "on": f"{datetime.now(UTC):%Y-%m-%d}"}
+        print(f"  {json.dumps(result)}", flush=True)
+    kept.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+    from tests.bench.page import render  # noqa: PLC0415
+
+    PAGE.write_text(render(results))
+    print(f"written: {PAGE.relative_to(ROOT)}")
+    return 0
+
+
+def environment() -> dict[str, str]:
+    """As the command line sets it: vector products here are too small to be shared among threads."""
+    return {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+
+
+def commit() -> str:
+    """Short hash of the checked-out commit, with a plus when files differ from it."""
+    names = ["git", "-C", str(ROOT)]
+    head = subprocess.run([*names, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    dirty = subprocess.run(
+        [*names, "status", "--porcelain", "memory", "streams"], capture_output=True, text=True, check=False
+    ).stdout
+    return f"{head}+" if dirty.strip() else head
+
+
+def machine() -> str:
+    """Processor, cores, Python."""
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    )
+    return f"{os.cpu_count()} cores of {model}, {platform.system()}, Python {platform.python_version()}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
