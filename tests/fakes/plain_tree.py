@@ -38,7 +38,8 @@ class PlainTree:
         trial = deepcopy(self)
         trial.seq += 1
         for position, step in enumerate(changes.steps):
-            stale += trial._misfits(step)
+            if not stale:
+                stale += trial._misfits(step)
             if not stale:
                 trial.step(step, mark(trial.seq, position))
         if stale:
