@@ -1,4 +1,4 @@
-"""Turns a second, end to end and offline (local model, extractive): until committed and searchable, until all summaries are fresh."""
+"""Turns a second, end to end and offline (local model, extractive): until searchable, until all summaries are fresh."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ Results = Mapping[str, Mapping[str, Any]]
 HEAD = """# Benchmarks
 
 Written by `make bench`; do not edit. Each figure names the commit it was measured on; a plus says that files differed from it. A
-figure is a single run's (latencies: of 300 queries; rates: median of three runs where it says so) on a machine that did nothing else,
-with `OPENBLAS_NUM_THREADS=1`, as the command line sets it. Data sets are not part of the project: LoCoMo figures are of the
+figure is a single run's (latencies: of 300 queries; rates: median of three runs where it says so) on a machine that did nothing
+else, with `OPENBLAS_NUM_THREADS=1`, as the command line sets it. Data sets are not part of the project: LoCoMo figures are of the
 conversations in the folder that `BANYAN_BENCH_DATA` names.
 
 | figure | measured | must | aim | command | commit |
@@ -122,11 +122,12 @@ def render(results: Results) -> str:
             f"{depth}: {count:,}" for depth, count in sorted(inserts["depths"].items(), key=lambda pair: int(pair[0]))
         )
         lines.append(
-            f"\nThe tree of 100,000 leaves: {inserts['nodes']:,} nodes by depth {depths}; the root has {inserts['root_children']:,} "
-            f"children; {inserts['store_bytes_per_leaf']:,} bytes a leaf in the store's file, change log included.\n"
+            f"\nThe tree of 100,000 leaves: {inserts['nodes']:,} nodes by depth {depths}; "
+            f"the root has {inserts['root_children']:,} children; "
+            f"{inserts['store_bytes_per_leaf']:,} bytes a leaf in the store's file, change log included.\n"
         )
     lines.append(
-        "\nFor comparison, on a machine of the same kind: the only published MemTree code inserts at 0.3 ms an item with 100 items and "
-        "2.2 ms with 3,000, in memory only, growing linearly, and loses 372 of 3,000 texts.\n"
+        "\nFor comparison, on a machine of the same kind: the only published MemTree code inserts at 0.3 ms an item with 100 "
+        "items and 2.2 ms with 3,000, in memory only, growing linearly, and loses 372 of 3,000 texts.\n"
     )
     return "".join(lines)
