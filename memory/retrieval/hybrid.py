@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -12,10 +12,12 @@ import numpy as np
 from memory.model import Node, NodeId, NodeKind, TreeId, Vector
 from memory.ports.index import Candidate, IndexAnswer, IndexQuery, NodeIndex, Scope
 from memory.retrieval.hints import date_hints, named_speakers, without_names
-from memory.retrieval.ranking import Hints, Recipe, Scored, score
+from memory.retrieval.ranking import Hints, Recipe, Scoring
 from memory.retrieval.strategy import Question, Ranked, Ranking, Strategy
 from memory.retrieval.text import mention_keys, plain, title_key
 
+MENTIONS_AMONG = 20
+"""Best candidates among which the documents whose mentions are followed are looked for."""
 TITLED_PER_SOURCE = 10
 """Documents that one text's mentions lead to, rarest titles first."""
 
@@ -82,76 +84,67 @@ class Hybrid(Strategy):
         if hints.dates:
             trace.append(f"dates: {', '.join(str(hint) for hint in hints.dates)}")
         trace.append(f"{len(answer.found)} candidates, {len(answer.around)} turns around them")
-        scored = score(answer.found, answer.around, hints=hints, recipe=recipe)
-        if question.scope.kinds is None or NodeKind.LEAF in question.scope.kinds:
-            scored = await self._follow_titles(question, query, answer, hints, scored, trace)
+        scoring = Scoring(answer.found, answer.around, hints=hints, recipe=recipe)
+        # Documents are what titles lead to; a memory of conversations alone is not asked for any.
+        if any(_is_document(candidate) for candidate in answer.found):
+            scoring = await self._follow_titles(question, query, answer, hints, scoring, trace)
+        best = scoring.best(question.k, may_answer=lambda candidate: _may_answer(candidate, question.scope))
         ranked = tuple(
-            Ranked(node=hit.candidate.node, score=hit.score, parts=hit.parts if question.explain else {})
-            for hit in scored
-            if hit.found or _may_answer(hit.candidate, question.scope)
+            Ranked(
+                node=scoring.candidates[index].node,
+                score=float(scoring.scores[index]),
+                parts=scoring.parts(index) if question.explain else {},
+            )
+            for index in best
         )
-        return Ranking(ranked=ranked[: question.k], seq=answer.seq, trace=tuple(trace) if question.explain else ())
+        return Ranking(ranked=ranked, seq=answer.seq, trace=tuple(trace) if question.explain else ())
 
     async def _follow_titles(
-        self,
-        question: Question,
-        query: IndexQuery,
-        answer: IndexAnswer,
-        hints: Hints,
-        scored: list[Scored],
-        trace: list[str],
-    ) -> list[Scored]:
+        self, question: Question, query: IndexQuery, answer: IndexAnswer, hints: Hints, scoring: Scoring, trace: list[str]
+    ) -> Scoring:
         """The scores again, with bonuses for documents that the question or one of the best hits names by their title."""
-        bonus: dict[NodeId, float] = {}
-        extra: dict[NodeId, Candidate] = {}
+        recipe = self._recipe
         asked = await self._titled(query, question.tree, mention_keys(question.text, capitals=False))
-        extra.update((candidate.node, candidate) for candidate in asked)
-        bonus.update((candidate.node, self._recipe.title_bonus) for candidate in asked)
+        bonus = dict.fromkeys(asked, recipe.title_bonus)
         if bonus:
             trace.append(f"the question names the titles of {len(bonus)} documents")
-            scored = await self._rescored(question.tree, query, answer, hints, bonus, extra)
-        sources = [hit for hit in scored if hit.found and _is_document(hit.candidate)][: self._recipe.mention_sources]
-        if self._reader is None or not sources:
-            return scored
-        texts = await self._reader.nodes(question.tree, [hit.candidate.node for hit in sources])
-        mentions = await asyncio.gather(
-            *(self._titled(query, question.tree, _mentions(texts.get(hit.candidate.node))) for hit in sources)
-        )
+            scoring = await self._rescored(question.tree, query, answer, hints, bonus)
+        best = scoring.best(MENTIONS_AMONG, may_answer=lambda _: False)
+        sources = [
+            (scoring.candidates[index].node, float(scoring.scores[index]))
+            for index in best
+            if _is_document(scoring.candidates[index])
+        ][: recipe.mention_sources]
+        if self._reader is None or not sources or not recipe.mention_bonus:
+            return scoring
+        texts = await self._reader.nodes(question.tree, [node for node, _ in sources])
+        mentions = await asyncio.gather(*(self._titled(query, question.tree, _mentions(texts.get(node))) for node, _ in sources))
         followed: dict[NodeId, float] = {}
-        for hit, named in zip(sources, mentions, strict=True):
-            for candidate in named:
-                share = self._recipe.mention_bonus * hit.score
-                followed[candidate.node] = max(followed.get(candidate.node, 0.0), share)
-                extra[candidate.node] = candidate
+        for (_, score), named in zip(sources, mentions, strict=True):
+            for node in named:
+                followed[node] = max(followed.get(node, 0.0), recipe.mention_bonus * score)
         if not followed:
-            return scored
+            return scoring
         trace.append(f"the best hits name the titles of {len(followed)} documents")
         total = {node: bonus.get(node, 0.0) + followed.get(node, 0.0) for node in bonus.keys() | followed.keys()}
-        return await self._rescored(question.tree, query, answer, hints, total, extra)
+        return await self._rescored(question.tree, query, answer, hints, total)
 
-    async def _titled(self, query: IndexQuery, tree: TreeId, keys: Mapping[str, None]) -> list[Candidate]:
+    async def _titled(self, query: IndexQuery, tree: TreeId, keys: Iterable[str]) -> list[NodeId]:
         """Leaves in scope with one of the titles."""
-        if not keys:
+        terms = "".join(keys)
+        if not terms:
             return []
-        by_title = replace(query, terms="".join(keys), dense_k=0, lexical_k=TITLED_PER_SOURCE, spread=0)
-        return (await self._index.search(tree, by_title)).found
+        by_title = replace(query, terms=terms, dense_k=0, lexical_k=TITLED_PER_SOURCE, spread=0)
+        return [candidate.node for candidate in (await self._index.search(tree, by_title)).found]
 
     async def _rescored(
-        self,
-        tree: TreeId,
-        query: IndexQuery,
-        answer: IndexAnswer,
-        hints: Hints,
-        bonus: Mapping[NodeId, float],
-        extra: Mapping[NodeId, Candidate],
-    ) -> list[Scored]:
+        self, tree: TreeId, query: IndexQuery, answer: IndexAnswer, hints: Hints, bonus: Mapping[NodeId, float]
+    ) -> Scoring:
         known = {candidate.node for candidate in answer.found}
-        missing = [node for node in extra if node not in known]
-        # Those came with the scores of their titles' keys: ask for those of the question.
+        missing = [node for node in bonus if node not in known]
         added = await self._index.score(tree, query, missing) if missing else []
-        added_nodes = {candidate.node for candidate in added}
-        around = [candidate for candidate in answer.around if candidate.node not in added_nodes]
-        return score(answer.found, around, added=added, hints=hints, recipe=self._recipe, bonus=bonus)
+        around = [candidate for candidate in answer.around if candidate.node not in bonus]
+        return Scoring(answer.found, around, added=added, hints=hints, recipe=self._recipe, bonus=bonus)
 
 
 def _mixed(bare: Vector, weight: float, full: Vector) -> Vector:

@@ -1,9 +1,9 @@
-"""The hybrid recipe, pure: candidates with raw scores in, the same with what became of them out (decision 0003)."""
+"""The hybrid recipe, pure: candidates with raw scores in, the same with their final scores out (decision 0003)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -51,29 +51,9 @@ class Hints:
     dates: tuple[DateHint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
-    """A candidate and its score."""
-
-    candidate: Candidate
-    score: float
-    """0 or more."""
-    found: bool
-    """False for one that only lends its score to its neighbours."""
-    parts: Mapping[str, float] = field(default_factory=dict)
-
-
-def score(
-    found: Sequence[Candidate],
-    around: Sequence[Candidate],
-    *,
-    hints: Hints,
-    recipe: Recipe,
-    added: Sequence[Candidate] = (),
-    bonus: Mapping[NodeId, float] | None = None,
-) -> list[Scored]:
+class Scoring:
     """
-    Score candidates.
+    Candidates and their scores, in columns.
 
     Args:
         found: best by vector and by BM25.
@@ -82,61 +62,89 @@ def score(
         recipe: the parameters.
         added: others that may be hits; they do not shift the scales of the found ones.
         bonus: what is added to the scores of some nodes, because their title was named.
-
-    Returns:
-        All of them, best first; equal ones by cosine, then by id.
     """
-    candidates = [*found, *added, *around]
-    if not candidates:
-        return []
-    dense_raw = np.array([candidate.dense for candidate in candidates])
-    lexical_raw = np.array([candidate.lexical for candidate in candidates])
-    # The floor is a rank among what was found; neighbours come along with whatever cosine they have.
-    dense = scaled_dense(dense_raw, floor_rank=recipe.candidates, ranked=len(found))
-    lexical = scaled_lexical(lexical_raw)
-    fused = weighted(dense, lexical, dense_weight=recipe.dense_weight)
-    spread = pooled(
-        fused,
-        [candidate.sequence for candidate in candidates],
-        [candidate.position for candidate in candidates],
-        kernel=recipe.kernel,
-    )
-    speaker = _speaker_factors(candidates, hints, recipe.speaker_factor)
-    date = _date_factors(candidates, hints, recipe.date_factor)
-    title = np.array([bonus.get(candidate.node, 0.0) if bonus else 0.0 for candidate in candidates])
-    total = spread * speaker * date + title
-    order = sorted(range(len(candidates)), key=lambda index: (-total[index], -dense_raw[index], candidates[index].node))
-    return [
-        Scored(
-            candidate=candidates[index],
-            score=float(total[index]),
-            found=index < len(found) + len(added),
-            parts={
-                "cosine": float(dense_raw[index]),
-                "bm25": float(lexical_raw[index]),
-                "dense": float(recipe.dense_weight * dense[index]),
-                "lexical": float((1.0 - recipe.dense_weight) * lexical[index]),
-                "neighbours": float(spread[index] - fused[index]),
-                "speaker": float(speaker[index]),
-                "date": float(date[index]),
-                "title": float(title[index]),
-            },
+
+    def __init__(
+        self,
+        found: Sequence[Candidate],
+        around: Sequence[Candidate],
+        *,
+        hints: Hints,
+        recipe: Recipe,
+        added: Sequence[Candidate] = (),
+        bonus: Mapping[NodeId, float] | None = None,
+    ) -> None:
+        self.candidates = [*found, *added, *around]
+        self._recipe = recipe
+        self._own = len(found) + len(added)
+        self._cosines = np.array([candidate.dense for candidate in self.candidates], np.float64)
+        self._bm25 = np.array([candidate.lexical for candidate in self.candidates], np.float64)
+        # The floor is a rank among what was found; neighbours come along with whatever cosine they have.
+        self._dense = scaled_dense(self._cosines, floor_rank=recipe.candidates, ranked=len(found))
+        self._lexical = scaled_lexical(self._bm25)
+        self._fused = weighted(self._dense, self._lexical, dense_weight=recipe.dense_weight)
+        self._spread = pooled(
+            self._fused,
+            [candidate.sequence for candidate in self.candidates],
+            [candidate.position for candidate in self.candidates],
+            kernel=recipe.kernel,
         )
-        for index in order
-    ]
+        self._speaker = self._speaker_factors(hints)
+        self._date = self._date_factors(hints)
+        self._title = np.zeros(len(self.candidates))
+        if bonus:
+            self._title[:] = [bonus.get(candidate.node, 0.0) for candidate in self.candidates]
+        self.scores: Scores = self._spread * self._speaker * self._date + self._title
+        """(n,) 0 or more, in the order of `candidates`."""
 
+    def best(self, k: int, *, may_answer: Callable[[Candidate], bool]) -> list[int]:
+        """
+        Indexes of the k best, best first; equal ones by cosine, then by node.
 
-def _speaker_factors(candidates: Sequence[Candidate], hints: Hints, factor: float) -> Scores:
-    # A question that names both speakers says nothing about who said it.
-    if len(hints.speakers) != 1:
-        return np.ones(len(candidates))
-    return np.array([factor if candidate.speaker in hints.speakers else 1.0 for candidate in candidates])
+        Args:
+            k: wanted.
+            may_answer: whether a neighbour that came along may itself be a hit.
+        """
+        nodes = np.array([candidate.node for candidate in self.candidates])
+        best: list[int] = []
+        for index in np.lexsort((nodes, -self._cosines, -self.scores)).tolist():
+            if len(best) == k:
+                break
+            if index < self._own or may_answer(self.candidates[index]):
+                best.append(index)
+        return best
 
+    def parts(self, index: int) -> dict[str, float]:
+        """
+        What a candidate's score is made of.
 
-def _date_factors(candidates: Sequence[Candidate], hints: Hints, factor: float) -> Scores:
-    return np.array(
-        [
-            factor if candidate.at is not None and any(hint.matches(candidate.at) for hint in hints.dates) else 1.0
-            for candidate in candidates
-        ]
-    )
+        `(dense + lexical + neighbours) * speaker * date + title` is the score; `cosine` and `bm25` are what they were made from.
+        """
+        weight = self._recipe.dense_weight
+        return {
+            "cosine": float(self._cosines[index]),
+            "bm25": float(self._bm25[index]),
+            "dense": float(weight * self._dense[index]),
+            "lexical": float((1.0 - weight) * self._lexical[index]),
+            "neighbours": float(self._spread[index] - self._fused[index]),
+            "speaker": float(self._speaker[index]),
+            "date": float(self._date[index]),
+            "title": float(self._title[index]),
+        }
+
+    def _speaker_factors(self, hints: Hints) -> Scores:
+        factors = np.ones(len(self.candidates))
+        # A question that names two speakers does not say which of them said it.
+        if len(hints.speakers) == 1:
+            factors[[candidate.speaker in hints.speakers for candidate in self.candidates]] = self._recipe.speaker_factor
+        return factors
+
+    def _date_factors(self, hints: Hints) -> Scores:
+        factors = np.ones(len(self.candidates))
+        if hints.dates:
+            named = [
+                candidate.at is not None and any(hint.matches(candidate.at) for hint in hints.dates)
+                for candidate in self.candidates
+            ]
+            factors[named] = self._recipe.date_factor
+        return factors

@@ -8,6 +8,9 @@ import numpy as np
 
 from memory.retrieval.fusion import Scores
 
+_SEQUENCE_SPAN = 1 << 40
+"""More places than a sequence has, by far."""
+
 
 def pooled(scores: Scores, sequences: Sequence[str | None], positions: Sequence[int], *, kernel: Sequence[float]) -> Scores:
     """
@@ -26,21 +29,23 @@ def pooled(scores: Scores, sequences: Sequence[str | None], positions: Sequence[
     """
     squares = scores**2
     total = squares.copy()
-    places = {
-        (sequence, position): index
-        for index, (sequence, position) in enumerate(zip(sequences, positions, strict=True))
-        if sequence is not None
-    }
+    codes: dict[str, int] = {}
+    # Each place becomes one number, with gaps between sequences that no kernel reaches across.
+    keys = np.array(
+        [
+            -1 if sequence is None else codes.setdefault(sequence, len(codes)) * _SEQUENCE_SPAN + position
+            for sequence, position in zip(sequences, positions, strict=True)
+        ],
+        np.int64,
+    )
+    placed = np.argsort(keys)[np.count_nonzero(keys < 0) :]
+    ordered = keys[placed]
     for distance, weight in enumerate(kernel, start=1):
-        pairs = [
-            (index, places[sequence, position + distance])
-            for (sequence, position), index in places.items()
-            if (sequence, position + distance) in places
-        ]
-        if pairs and weight:
-            earlier, later = np.array(pairs, np.intp).T
-            # Each candidate stands at most once on either side, so that adding through an index adds each once.
-            total[earlier] += weight * squares[later]
-            total[later] += weight * squares[earlier]
+        later = np.searchsorted(ordered, ordered + distance)
+        pairs = np.flatnonzero(ordered[np.minimum(later, len(ordered) - 1)] == ordered + distance)
+        before, after = placed[pairs], placed[later[pairs]]
+        # A candidate has one neighbour at most on either side, so that adding through an index adds each once.
+        total[before] += weight * squares[after]
+        total[after] += weight * squares[before]
     root: Scores = np.sqrt(total)
     return root
