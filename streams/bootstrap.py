@@ -153,6 +153,17 @@ def _extractive(_settings: Settings, _model: str) -> Summarizer:
     return ExtractiveSummarizer()
 
 
+def _openai_summaries(settings: Settings, model: str) -> Summarizer:
+    from memory.adapters.openai.summarizer import OpenAISummarizer  # noqa: PLC0415
+
+    return OpenAISummarizer(
+        model=model,
+        api_key=settings.openai.api_key.reveal() if settings.openai.api_key else None,
+        base_url=settings.openai.base_url,
+        timeout=settings.openai.timeout.total_seconds(),
+    )
+
+
 _FOR_TESTS = "hashing"
 _NEED_A_MODEL = frozenset({"openai", "fastembed"})
 _VARIANTS: Mapping[str, Sequence[str]] = {"local": ("int8", "fp32")}
@@ -163,4 +174,4 @@ _EMBEDDERS: Mapping[str, Callable[[Settings, str], Awaitable[Embedder]]] = {
     "fastembed": _fastembed,
     _FOR_TESTS: _hashing,
 }
-_SUMMARIZERS: Mapping[str, Callable[[Settings, str], Summarizer]] = {"extractive": _extractive}
+_SUMMARIZERS: Mapping[str, Callable[[Settings, str], Summarizer]] = {"extractive": _extractive, "openai": _openai_summaries}

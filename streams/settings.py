@@ -53,7 +53,7 @@ class OpenAISettings:
     base_url: str | None = None
     """Address of a compatible server, e.g. http://localhost:8000/v1; without it OpenAI's own."""
     timeout: timedelta = timedelta(seconds=30)
-    """Longest wait for one answer of an embedding model."""
+    """Longest wait for one answer of a model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +151,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "ingest_turn_characters_max": (1, 1_000_000),
     "ingest_document_characters_max": (1, 1_000_000),
     "ingest_attempts_max": (1, 10_000),
+    "ingest_embedder_patience": (0, _SECONDS),
     "ingest_lease_after": (0, 10_000),
     "ingest_lease_ttl": (0.1, 3_600),
     "ingest_lease_wait": (0, 3_600),

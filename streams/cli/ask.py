@@ -20,6 +20,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 _FIELDS = ("speaker", "conversation", "source")
 _SUMMARY_LINES = 3
+_MARGIN = 11
+"""Columns of rank and score."""
 
 
 def _scope_options(function: Function) -> Function:
@@ -176,7 +178,14 @@ def parse_scope(filters: Sequence[str], since: str | None, until: str | None) ->
     )
 
 
-def show_answer(session: Session, answer: SearchAnswer, *, explain: bool = False, expected: frozenset[str] = frozenset()) -> None:
+def show_answer(
+    session: Session,
+    answer: SearchAnswer,
+    *,
+    explain: bool = False,
+    expected: frozenset[str] = frozenset(),
+    lines: int | None = None,
+) -> None:
     """
     Show hits to a person.
 
@@ -185,43 +194,59 @@ def show_answer(session: Session, answer: SearchAnswer, *, explain: bool = False
         answer: the hits.
         explain: also the parts of each score, and the strategy's trace.
         expected: event ids to mark.
+        lines: most lines of a text; None shows turns and chunks whole.
     """
     if not answer.hits:
         session.output.show("[dim]nothing found[/dim]")
     for rank, hit in enumerate(answer.hits, 1):
-        show_hit(session, rank, hit, explain=explain, expected=expected)
+        _show_hit(session, rank, hit, explain=explain, expected=expected, lines=lines)
     if explain:
         session.output.show(f"[bold]{answer.strategy}[/bold], as of commit {answer.seq}")
         for line in answer.trace:
             session.output.show(_text(f"  {one_line(line)}", "dim"))
 
 
-def show_hit(session: Session, rank: int, hit: Hit, *, explain: bool, expected: frozenset[str]) -> None:
+def _show_hit(session: Session, rank: int, hit: Hit, *, explain: bool, expected: frozenset[str], lines: int | None) -> None:
     """One hit: rank, score and where it is from in a line, its text, and the topics above it."""
-    from rich.padding import Padding  # noqa: PLC0415
+    from rich.console import Group  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    found = hit.event_id in expected if hit.event_id is not None else False
-    head = Text()
-    head.append(f"{rank:>2}  ", style="bold")
-    head.append(f"{hit.score:.3f}  ", style="cyan")
-    head.append(_whence(hit), style="bold")
-    if found:
-        head.append("  ✔ the one looked for", style="green")
-    if hit.pending:
-        head.append(f"  {counted(hit.pending, 'leaf')} pending", style="yellow")
-    session.output.show(head)
-    text = one_line(hit.text)
-    width = max(40, session.output.out.width - 6)
-    if hit.kind.value == "summary" and len(text) > width * _SUMMARY_LINES:
-        text = text[: width * _SUMMARY_LINES - 2].rstrip() + " …"
-    session.output.show(Padding(Text(text), (0, 0, 0, 4)))
+    mark = _mark(hit, expected)
+    head = Text(_whence(hit), style="bold")
+    head.append(f"  ✔ {mark}" if mark else "", style="not bold green")
+    head.append(f"  {counted(hit.pending, 'leaf')} pending" if hit.pending else "", style="not bold yellow")
+    body = [head]
+    title, _, rest = hit.text.strip().partition("\n") if hit.kind.value == "summary" else ("", "", hit.text)
+    if title and rest:
+        body.append(Text(one_line(title), style="italic"))
+    width = max(40, session.output.out.width - _MARGIN)
+    text = one_line(rest or title)
+    lines = lines or (_SUMMARY_LINES if hit.kind.value == "summary" else None)
+    if lines is not None and len(text) > width * lines:
+        text = text[: width * lines - 12].rsplit(" ", 1)[0] + " …"
+    body.append(Text(text))
     if hit.path:
-        crumbs = " › ".join(_shorten(one_line(crumb.text), max(24, (width - 4) // len(hit.path) - 3)) for crumb in hit.path)
-        session.output.show(Padding(Text(crumbs, style="dim", no_wrap=True, overflow="ellipsis"), (0, 0, 0, 4)))
+        body.append(
+            Text(_breadcrumb([_title(crumb.text) for crumb in hit.path], width), style="dim", no_wrap=True, overflow="ellipsis")
+        )
     if explain and hit.parts:
-        parts = "  ".join(f"{name} {value:.3f}" for name, value in hit.parts.items())
-        session.output.show(Padding(Text(parts, style="magenta"), (0, 0, 0, 4)))
+        body.append(Text("  ".join(f"{name} {value:.3f}" for name, value in hit.parts.items()), style="magenta"))
+    row = Table.grid(padding=(0, 1, 0, 0))
+    row.add_column(justify="right", width=3)
+    row.add_column(width=6)
+    row.add_column()
+    row.add_row(Text(str(rank), style="bold"), Text(f"{hit.score:.3f}", style="cyan"), Group(*body))
+    session.output.show(row)
+
+
+def _mark(hit: Hit, expected: frozenset[str]) -> str:
+    if not expected:
+        return ""
+    if hit.event_id is not None:
+        return "looked for" if hit.event_id in expected else ""
+    covered = len(expected.intersection(hit.sources))
+    return f"made from {covered} of the {len(expected)} looked for" if covered > 1 else ""
 
 
 def _whence(hit: Hit) -> str:
@@ -232,6 +257,17 @@ def _whence(hit: Hit) -> str:
     if hit.chunk:
         parts.append(f"part {hit.chunk + 1}")
     return " · ".join(one_line(part) for part in parts if part)
+
+
+def _title(text: str) -> str:
+    return one_line(text.strip().partition("\n")[0])
+
+
+def _breadcrumb(titles: Sequence[str], width: int) -> str:
+    # The uppermost says what it is about, the lowest what exactly; those between add little where room is scarce.
+    shown = [titles[0], titles[-1]] if len(titles) > 2 else list(titles)
+    each = max(20, width // len(shown) - 4)
+    return (" › … › " if len(titles) > 2 else " › ").join(_shorten(title, each) for title in shown)
 
 
 def _shorten(text: str, width: int) -> str:

@@ -79,7 +79,8 @@ async def import_(file: str, tree: str | None, session: Session) -> None:
     """
     Make a tree from an exported FILE (plain or gzip; - is standard input).
 
-    The tree must not exist. It is the same tree: same nodes, same history, same answers.
+    It is the same tree: same nodes, same history, same answers. Importing a file twice changes nothing, and an import that was
+    interrupted goes on when it is repeated; a tree of that name with another history is left as it is.
     """
     [source] = open_inputs([file])
     async with session.memory(mode="write") as memory:

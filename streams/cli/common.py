@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -18,6 +18,8 @@ from streams.settings import Loaded, Settings, load
 
 if TYPE_CHECKING:
     from memory.local import LocalMemory
+
+_NAMES_SHOWN = 10
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -104,8 +106,18 @@ class Session:
         memory = await open_memory(self.settings, summaries=summaries, read_only=read_only)
         try:
             yield memory
+        except TreeNotFoundError as error:
+            names = [info.id for info in await memory.trees()]
+            raise TreeNotFoundError(f"{error} at {file}; {_there_is(names)}") from error
         finally:
             await memory.close()
+
+
+def _there_is(names: Sequence[str]) -> str:
+    if not names:
+        return "it has no trees yet, `banyan ingest` makes them"
+    more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
+    return f"there is {', '.join(names[:_NAMES_SHOWN])}{more}"
 
 
 def _writable(file: Path) -> bool:

@@ -58,8 +58,15 @@ class Output:
 
     def show(self, renderable: RenderableType = "") -> None:
         """A result for people; nothing when JSON was asked for. A string may carry rich's markup."""
-        if not self.as_json:
+        if self.as_json:
+            return
+        if self.out.is_terminal:
             self.out.print(renderable)
+            return
+        with self.out.capture() as captured:
+            self.out.print(renderable)
+        # Cells are filled up with blanks, which only a terminal wants.
+        self.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()).encode("utf-8", "replace"))
 
     def note(self, message: str) -> None:
         """A line on standard error."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _FILES = ("turns.jsonl", "news.jsonl")
 _DEPTH = 2
 _CHILDREN = 6
-_HITS = 4
+_HITS = {"single_turn": 4, "summary": 2, "two_documents": 6}
 _STORIES = {
     "single_turn": "One old turn answers this:",
     "summary": "No single turn answers this; a summary of many does:",
@@ -75,12 +75,15 @@ async def demo(keep: Path | None, as_json: bool) -> None:
     from streams.bootstrap import open_memory  # noqa: PLC0415  # brings numpy and the model's runtime
 
     started = time.monotonic()
-    memory = await open_memory(session.settings, temporary=keep is None, path=keep)
+    memory = await open_memory(session.settings, temporary=keep is None, path=keep, summaries=False)
     try:
         _head(session, "1", "Two chats over seven months and a news feed of sixty articles go in")
         never = asyncio.Event()
         inputs = open_inputs([str(data / name) for name in _FILES])
         await feed_files(session, memory, inputs, tree=None, stop=never)
+        # Only now, so that the trees, and with them the story, are the same each time: otherwise an item may be placed before or
+        # after a summary near it is made.
+        await memory.start_summaries()
         await wait_for_summaries(session, memory, never)
         trees = [info.id for info in await memory.trees()]
         for name in trees:
@@ -125,13 +128,24 @@ async def _show_tree(session: Session, memory: LocalMemory, name: str) -> None:
 
 
 async def _ask(session: Session, memory: LocalMemory, question: _Question, number: int) -> SearchAnswer:
+    from rich.padding import Padding  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    from memory.model import NodeKind  # noqa: PLC0415  # brings numpy
+    from memory.ports.index import Scope  # noqa: PLC0415
+
     _head(session, str(number), _STORIES[question.kind])
-    session.output.show(f'   [bold yellow]"{question.text}"[/bold yellow]')
+    only = "summary" if question.kind == "summary" else "leaf"
+    command = Text(
+        f'banyan search {question.tree} "{question.text}" -k {_HITS[question.kind]} --filter kind={only}', style="bold yellow"
+    )
+    session.output.show(Padding(command, (0, 0, 1, 3)))
+    scope = Scope(kinds=frozenset({NodeKind(only)}))
+    answer = await memory.search(question.tree, question.text, k=_HITS[question.kind], scope=scope)
+    show_answer(session, answer, expected=question.expect, lines=3)
     session.output.show()
-    answer = await memory.search(question.tree, question.text, k=_HITS)
-    show_answer(session, answer, expected=question.expect)
-    session.output.show()
-    session.output.show(f"   [dim]The answer written down beforehand:[/dim] {question.answer}")
+    answered = Text.assemble(("The answer as written down with the data: ", "dim"), question.answer)
+    session.output.show(Padding(answered, (0, 0, 0, 3)))
     return answer
 
 
@@ -171,4 +185,5 @@ def _next(session: Session, keep: Path | None, trees: Sequence[str], seconds: fl
         show(f"     banyan tree {trees[-1]} --depth 4 {store}")
     else:
         show("   Keep it and ask it yourself:   banyan demo --keep my-demo")
-    show("   Your own chats and documents:  banyan ingest FILE --tree NAME   (banyan ingest --help shows a line of a file)")
+    show("   Your own chats and documents:  banyan ingest FILE --tree NAME")
+    show("   What a line of FILE looks like: banyan ingest --help")

@@ -113,6 +113,7 @@ async def wait_for_summaries(session: Session, memory: LocalMemory, stop: asynci
     started = time.monotonic()
     before = memory.summary_counts.done
     most = 0
+    said: set[str] = set()
 
     with session.output.progress("summarizing", total=None) as progress:
 
@@ -120,6 +121,10 @@ async def wait_for_summaries(session: Session, memory: LocalMemory, stop: asynci
             nonlocal most
             done = memory.summary_counts.done - before
             most = max(most, done + left)
+            reason = memory.summary_counts.last_error
+            if reason and reason not in said:
+                said.add(reason)
+                session.output.warn(f"a summary failed and is tried again: {reason} (Ctrl-C leaves the rest to the next ingest)")
             progress.update(most - left, total=most, detail=f"{counted(left, 'summary')} to go")
 
         waiting = asyncio.ensure_future(memory.fresh(progress=show))
