@@ -69,6 +69,11 @@ async def test_who_keeps_out_whom(
     await acquire(*second)
 
 
+async def test_a_node_named_in_both_is_exclusive(acquire: Acquire) -> None:
+    lease = await acquire("ab", "a")
+    assert (lease.shared, lease.exclusive) == (("b",), ("a",))
+
+
 async def test_all_nodes_or_none(acquire: Acquire) -> None:
     await acquire("", "a")
     with pytest.raises(LeaseBusyError):
