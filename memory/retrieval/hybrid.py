@@ -38,7 +38,7 @@ class Hybrid(Strategy):
 
     1. Candidates by vector and by BM25, and the turns around them. When the question names a speaker, the vector is mostly that of
        the question without the name.
-    2. Cosines scaled from the 100th best to the best, BM25 by the best; fused 0.4 to 0.6.
+    2. Cosines scaled from the 50th best to the best, BM25 by the best; fused 0.4 to 0.6.
     3. A turn's score is pooled with those of the two turns before and after it.
     4. Factors for the named speaker and date; a bonus for documents whose title the question names, or one of the best hits does.
 
@@ -72,14 +72,13 @@ class Hybrid(Strategy):
             scope=question.scope,
         )
         trace: list[str] = []
+        speakers = await self._named(question.tree, query) if self._embed is not None else frozenset()
+        bare = without_names(question.text, speakers) if speakers else ""
+        if bare and self._embed is not None:
+            query = replace(query, vector=_mixed(await self._embed(bare), recipe.nameless_weight, question.vector))
+            trace.append(f"named: {', '.join(sorted(speakers))}; also asked as {bare!r}")
         answer = await self._index.search(question.tree, query)
-        speakers = named_speakers(question.text, (candidate.speaker for candidate in answer.found))
-        if speakers and self._embed is not None:
-            bare = without_names(question.text, speakers)
-            if bare:
-                query = replace(query, vector=_mixed(await self._embed(bare), recipe.nameless_weight, question.vector))
-                answer = await self._index.search(question.tree, query)
-                trace.append(f"named: {', '.join(sorted(speakers))}; also asked as {bare!r}")
+        speakers |= named_speakers(question.text, (candidate.speaker for candidate in answer.found))
         hints = Hints(speakers=speakers, dates=date_hints(question.text))
         if hints.dates:
             trace.append(f"dates: {', '.join(str(hint) for hint in hints.dates)}")
@@ -98,6 +97,12 @@ class Hybrid(Strategy):
             for index in best
         )
         return Ranking(ranked=ranked, seq=answer.seq, trace=tuple(trace) if question.explain else ())
+
+    async def _named(self, tree: TreeId, query: IndexQuery) -> frozenset[str]:
+        """Speakers whom the question names: their own turns carry their names, so that words alone lead to some of them."""
+        by_words = replace(query, dense_k=0, lexical_k=self._recipe.candidates, spread=0)
+        found = (await self._index.search(tree, by_words)).found
+        return named_speakers(query.terms, (candidate.speaker for candidate in found))
 
     async def _follow_titles(
         self, question: Question, query: IndexQuery, answer: IndexAnswer, hints: Hints, scoring: Scoring, trace: list[str]
