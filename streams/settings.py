@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from memory.errors import SettingError
 from memory.settings import MemorySettings
+from memory.tree.thresholds import MemTreeParameters
 from streams.setting_values import Secret, parse_value
 
 CONFIG_FILE = "banyan.toml"
@@ -27,6 +28,7 @@ CONFIG_VARIABLE = "BANYAN_CONFIG"
 DEBUG_VARIABLE = "BANYAN_DEBUG"
 _PREFIX = "BANYAN_"
 _STORE_SCHEME = "sqlite:///"
+_MEMTREE = MemTreeParameters()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +37,12 @@ class TreeSettings:
 
     structure: str = "memtree"
     """How items are arranged."""
-    theta_base: float = 0.4
+    theta_base: float = _MEMTREE.base
     """Calibrated similarity that a child of the root must reach for an item to go below it, in (0, 1). Higher makes wider and
     shallower trees."""
-    theta_rate: float = 0.5
+    theta_rate: float = _MEMTREE.rate
     """How much more similarity is asked for with depth, 0 to 5."""
-    depth_max: int = 20
+    depth_max: int = _MEMTREE.depth_max
     """Deepest level of a leaf, 1 to 64."""
 
 
