@@ -19,8 +19,10 @@ from memory.errors import QueryError
 from memory.model import EventId, Mark, NodeId, NodeKind
 from memory.ports.index import Candidate, IndexQuery, Scope
 
-RESCORED = 3
-"""Times `dense_k` rows get an exact score after the int8 scan (recall@100 is 0.998 at 1, and 1.0 at 1.5; see the record)."""
+MARGIN = 4.0
+"""Rows get an exact score when their coarse one is at most so many standard errors below the k-th best coarse one."""
+RESCORED_MAX = 8_192
+"""Where more rows than this are that close (near duplicates), the coarse scores choose among them."""
 GATHER_SHARE = 8
 """Below one row in so many, allowed rows are gathered; above, all are scanned and the others masked."""
 BLOCK_FAN = 8
@@ -218,12 +220,13 @@ class LoadedTree:
     def _scan(self, vector: NDArray[np.float32], allowed: Mask | None) -> _Scan:
         """Start to compare the vector with all allowed rows, coarsely, in other threads."""
         query, total = vectors.coarse_query(vector), len(self._nodes)
+        error = max(vectors.coarse_error(block.vectors, query) for block in self._blocks)
         if allowed is not None and (count := int(np.count_nonzero(allowed))) < total // GATHER_SHARE:
             slots = np.flatnonzero(allowed)
             scores = np.empty(count, np.float32)
             for block, rows, part in by_block(self._blocks, slots):
                 scores[part] = vectors.coarse_scores(block.vectors, query, rows)
-            return _Scan(slots, None, scores, [])
+            return _Scan(slots, None, scores, error, [])
         scores = np.empty(total, np.float32)
 
         def scan(block: Block, start: int) -> None:
@@ -235,19 +238,21 @@ class LoadedTree:
         for block, start in parts:
             if block.size < SCAN_ROWS_ASIDE:
                 scan(block, start)
-        return _Scan(None, allowed, scores, jobs)
+        return _Scan(None, allowed, scores, error, jobs)
 
     def _nearest(self, vector: NDArray[np.float32], k: int, scan: _Scan) -> Slots:
-        """Slots of the k nearest rows: exact scores of the best few hundred of a scan."""
+        """Slots of the k nearest rows: exact scores of those that a scan leaves open."""
         for job in scan.jobs:
             job.result()
-        scores, slots = scan.scores, scan.slots
-        if slots is None:
-            if scan.allowed is not None:
-                scores[~scan.allowed] = -np.inf
-            slots = np.flatnonzero(scores > _floor(scores, RESCORED * k))
-            scores = scores[slots]
-        slots = np.sort(top(scores, RESCORED * k, slots))
+        scores = scan.scores
+        if scan.allowed is not None:
+            scores[~scan.allowed] = -np.inf
+        places = np.flatnonzero(scores > _floor(scores, k))
+        if len(places) > k:
+            least = float(np.partition(scores[places], len(places) - k)[len(places) - k])
+            places = np.flatnonzero(scores >= least - MARGIN * scan.error)
+            places = np.sort(top(scores[places], max(k, RESCORED_MAX), places))
+        slots = places if scan.slots is None else scan.slots[places]
         return top(self._cosines(vector, slots), k, slots)
 
     def _cosines(self, vector: NDArray[np.float32], slots: Slots) -> NDArray[np.float32]:
@@ -305,6 +310,8 @@ class _Scan:
     slots: Slots | None
     allowed: Mask | None
     scores: NDArray[np.float32]
+    error: float
+    """Standard error of a score."""
     jobs: list[Future[None]]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -46,21 +47,41 @@ def concatenate(parts: Sequence[Vectors]) -> Vectors:
     )
 
 
-def coarse_query(vector: NDArray[np.float32]) -> NDArray[np.int8]:
-    """(1, d) int8 of a query; its scale is dropped because it does not alter the order."""
-    peak = max(float(np.abs(vector).max(initial=0.0)), 1e-12)
-    quantised: NDArray[np.int8] = np.rint(vector * np.float32(LEVELS / peak)).astype(np.int8)
-    return quantised[None, :]
+@dataclass(frozen=True, slots=True)
+class CoarseQuery:
+    """A query for the int8 scan."""
+
+    row: NDArray[np.int8]
+    """(1, d)"""
+    scale: np.float32
 
 
-def coarse_scores(vectors: Vectors, query: NDArray[np.int8], rows: NDArray[np.intp] | slice) -> NDArray[np.float32]:
-    """(len(rows),) float32: inner products up to one common factor, with the error of eight bits."""
+def coarse_query(vector: NDArray[np.float32]) -> CoarseQuery:
+    """Quantise a query."""
+    scale = np.float32(max(float(np.abs(vector).max(initial=0.0)), 1e-12) / LEVELS)
+    quantised: NDArray[np.int8] = np.rint(vector / scale).astype(np.int8)
+    return CoarseQuery(quantised[None, :], scale)
+
+
+def coarse_scores(vectors: Vectors, query: CoarseQuery, rows: NDArray[np.intp] | slice) -> NDArray[np.float32]:
+    """(len(rows),) float32 inner products, with the error of eight bits."""
     coarse, scales = vectors.coarse[rows], vectors.scales[rows]
     if not len(scales):
         return np.zeros(0, np.float32)
-    products = np.asarray(numkong.cdist(query, coarse, "dot", out_dtype="float32"))[0]
-    scaled: NDArray[np.float32] = np.multiply(products, scales, dtype=np.float32)
+    products = np.asarray(numkong.cdist(query.row, coarse, "dot", out_dtype="float32"))[0]
+    scaled: NDArray[np.float32] = np.multiply(products, scales * query.scale, dtype=np.float32)
     return scaled
+
+
+def coarse_error(vectors: Vectors, query: CoarseQuery) -> float:
+    """
+    Standard deviation of a coarse score of unit vectors.
+
+    Rounding errors of components are taken as independent and uniform over one step, so that the row's and the query's each add
+    (step² / 12) to the variance of an inner product of unit vectors.
+    """
+    step = float(vectors.scales.max(initial=0.0))
+    return math.sqrt((step**2 + float(query.scale) ** 2) / 12)
 
 
 def exact_scores(vectors: Vectors, query: NDArray[np.float32], rows: NDArray[np.intp]) -> NDArray[np.float32]:
