@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from memory.model import TreeInfo
 from memory.results import CheckReport, Hit, SearchAnswer, TreeNode, TreeReport
 
 
@@ -49,6 +50,18 @@ def node_json(node: TreeNode) -> dict[str, Any]:
     """One node of a drawn tree, its children below `children`."""
     value = {each.name: getattr(node, each.name) for each in fields(node)}
     return {**value, "kind": node.kind.value, "children": [node_json(child) for child in node.children]}
+
+
+def tree_json(info: TreeInfo) -> dict[str, Any]:
+    """What a tree is."""
+    return {
+        "tree": info.id,
+        "structure": info.structure,
+        "embedder": info.model.name,
+        "dimension": info.model.dimension,
+        "created_at": info.created_at,
+        "seq": info.seq,
+    }
 
 
 def stats_json(report: TreeReport) -> dict[str, Any]:

@@ -116,7 +116,7 @@ class _Bar(Progress):
         from rich.progress import Progress as RichProgress  # noqa: PLC0415
 
         count = [TaskProgressColumn()] if of_bytes else [MofNCompleteColumn()]
-        columns = [TextColumn("{task.description}"), BarColumn(bar_width=24), *count, TimeRemainingColumn(compact=True)]
+        columns = [TextColumn("{task.description}"), BarColumn(bar_width=20), *count, TimeRemainingColumn(compact=True)]
         self._progress: RichProgress = RichProgress(
             *columns, TextColumn("[dim]{task.fields[detail]}"), console=console, transient=True
         )

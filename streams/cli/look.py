@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
+    from memory.model import TreeInfo
     from memory.results import TreeNode, TreeReport
 
 _GUIDE = 4
@@ -26,13 +28,14 @@ _VIOLATIONS_SHOWN = 50
     epilog="""
 \b
 Examples:
+  banyan tree
   banyan tree user-42
   banyan tree user-42 --depth 2 --children 50
   banyan tree user-42 --node 8c1f… --depth 5
   banyan tree user-42 --json | jq '.children[].text'
 """
 )
-@click.argument("tree_name", metavar="TREE")
+@click.argument("tree_name", metavar="[TREE]", required=False)
 @click.option("--depth", type=click.IntRange(min=1), default=3, show_default=True, metavar="N", help="Levels to draw.")
 @click.option(
     "--children", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="Most children of a node to draw."
@@ -40,13 +43,17 @@ Examples:
 @click.option("--node", metavar="ID", help="Start at this node instead of the root.")
 @shared_options
 @run_async
-async def tree(tree_name: str, depth: int, children: int, node: str | None, session: Session) -> None:
+async def tree(tree_name: str | None, depth: int, children: int, node: str | None, session: Session) -> None:
     """
     Draw TREE: topics (bold, with the number of leaves below them), and the turns and chunks they were made from.
 
-    With --json: the node as {"id", "kind", "text", "descendants", "pending", "hidden", "children": [...]}.
+    Without TREE: the trees there are. With --json: the node as {"id", "kind", "text", "descendants", "pending", "hidden",
+    "children": [...]}.
     """
     async with session.memory(mode="look") as memory:
+        if tree_name is None:
+            _show_trees(session, await memory.trees())
+            return
         top = await memory.tree(tree_name, depth=depth, children=children, node=node)
     if session.output.as_json:
         from streams.answers import node_json  # noqa: PLC0415
@@ -113,6 +120,16 @@ async def check(tree_name: str, session: Session) -> int:
     if len(report.violations) > _VIOLATIONS_SHOWN:
         session.output.show(f"  … and {len(report.violations) - _VIOLATIONS_SHOWN:,} more (--json shows all)")
     return Exit.FOUND
+
+
+def _show_trees(session: Session, trees: Sequence[TreeInfo]) -> None:
+    if session.output.as_json:
+        from streams.answers import tree_json  # noqa: PLC0415
+
+        session.output.emit({"trees": [tree_json(each) for each in trees]})
+        return
+    for each in trees:
+        session.output.show(_line(f"{each.id}  {each.structure}, {each.model.name}, {counted(each.seq, 'commit')}"))
 
 
 def draw(top: TreeNode, name: str, width: int) -> Tree:

@@ -225,6 +225,10 @@ class TestLook:
         assert "Ana 2026-02-05  My cello lesson was fun" in ran.out
         assert max(map(len, ran.out.splitlines())) <= 100
 
+    def test_the_trees_are_listed(self, filled: Banyan) -> None:
+        assert filled("tree").out.startswith("t  memtree, hashing:")
+        assert [each["tree"] for each in filled("tree", "--json").value["trees"]] == ["t"]
+
     def test_its_json(self, filled: Banyan) -> None:
         top = filled("tree", "t", "--depth", "1", "--json").value
         assert (top["kind"], top["descendants"]) == ("root", 5)
