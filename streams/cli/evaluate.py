@@ -1,0 +1,338 @@
+"""`banyan eval`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streams.cli.app import Exit
+from streams.cli.common import Session, json_option, run_async
+from streams.cli.console import Progress, counted, duration
+from streams.cli.ingest import wait_for_summaries
+from streams.cli.interrupts import Interrupts
+
+if TYPE_CHECKING:
+    from memory.local import LocalMemory
+    from streams.evaluation.dataset import Dataset
+    from streams.evaluation.judge import Exam, Marks
+    from streams.evaluation.run import Filled, StrategyRun
+    from streams.evaluation.timing import TimedEmbedder
+
+_FORMATS = ("locomo", "multihoprag", "passages")
+_STRATEGIES = ("hybrid", "collapsed", "traversal", "dense", "bm25")
+_STOPPING = "stopping after what is in hand; Ctrl-C again ends at once"
+_OPENAI = "openai:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judging:
+    """How answers are to be judged."""
+
+    model: str | None
+    """As given with --judge; None takes the summarizer's, where that is a chat model."""
+    skip: bool
+    yes: bool
+    tokens: int
+    concurrency: int
+    prices: tuple[float, float] | None
+    """Of a million tokens in, and out."""
+    cache: Path | None
+
+
+@click.command(
+    name="eval",
+    epilog="""
+\b
+Examples:
+  banyan eval locomo data/locomo
+  banyan eval passages data/hotpotqa --strategy hybrid --strategy bm25
+  banyan eval multihoprag data/multihoprag --json | tail -1 | jq .strategies.hybrid.turn
+  banyan eval locomo data/locomo --data kept --judge gpt-4o-mini --price 0.15 0.60
+\b
+Formats, each a folder of JSON lines:
+  locomo       conversations.jsonl, qa.jsonl    a tree for each conversation
+  multihoprag  facts.jsonl, queries.jsonl       one tree
+  passages     corpus.jsonl, queries.jsonl      one tree
+""",
+)
+@click.argument("name", metavar="FORMAT", type=click.Choice(_FORMATS))
+@click.argument("folder", metavar="PATH", type=click.Path(path_type=Path))
+@click.option(
+    "--strategy",
+    "strategies",
+    multiple=True,
+    type=click.Choice(_STRATEGIES),
+    help="What to measure; may be repeated. Without it all are.",
+)
+@click.option("--structure", metavar="S", help="How the trees grow (BANYAN_STRUCTURE).")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Keep the memory in this folder, to be used again by the next run; otherwise it is removed.",
+)
+@click.option("--judge", metavar="MODEL", help="Also answer with this chat model from what was found, and have it judge.")
+@click.option("--no-judge", is_flag=True, help="Do not, although the summarizer is a chat model.")
+@click.option("--yes", is_flag=True, help="Do not ask before the chat model is used.")
+@click.option(
+    "--context-tokens", type=click.IntRange(50, 100_000), default=1_000, show_default=True, help="What an answer is made from."
+)
+@click.option(
+    "--concurrency", type=click.IntRange(1, 64), default=8, show_default=True, help="Questions the chat model has at once."
+)
+@click.option("--price", type=float, nargs=2, metavar="IN OUT", help="Of a million tokens in and out, to estimate the cost.")
+@click.option(
+    "--answers",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Where the chat model's replies are kept; without it below the cache folder.",
+)
+@json_option
+@run_async
+async def evaluate(
+    *,
+    name: str,
+    folder: Path,
+    strategies: Sequence[str],
+    structure: str | None,
+    data: Path | None,
+    judge: str | None,
+    no_judge: bool,
+    yes: bool,
+    context_tokens: int,
+    concurrency: int,
+    price: tuple[float, float] | None,
+    answers: Path | None,
+    as_json: bool,
+) -> int:
+    """
+    Measure retrieval on a data set in PATH whose answers are known.
+
+    Needs no chat model: the share of the evidence among the first 3, 5 and 10 distinct turns (or documents) and sessions,
+    NDCG at 10, times, and what the trees look like. The data is put into a memory of its own, never into the settings' store. With --json the
+    last line on standard output holds everything.
+
+    With --judge, or with a chat model as summarizer, questions are also answered and judged, with the prompts of the MemTree paper;
+    replies are kept, so that the same command goes on where it stopped.
+    """
+    session = Session(as_json=as_json)
+    session.load(structure=structure)
+    judging = _Judging(
+        model=judge, skip=no_judge, yes=yes, tokens=context_tokens, concurrency=concurrency, prices=price, cache=answers
+    )
+    from streams.evaluation.formats import load  # noqa: PLC0415  # brings numpy
+    from streams.evaluation.run import conditions, open_memory  # noqa: PLC0415
+
+    dataset = load(name, folder).marked(*conditions(session.settings))
+    session.output.note(
+        f"{counted(len(dataset.records), 'item')} in {counted(len(dataset.trees), 'tree')}, "
+        f"{counted(len(dataset.cases), 'question')} with evidence, {dataset.left_out} without"
+    )
+    chosen = [each for each in _STRATEGIES if each in strategies] or list(_STRATEGIES)
+    with Interrupts(session.output, _STOPPING) as interrupts:
+        memory, embedder = await open_memory(session.settings, data)
+        try:
+            return await _Evaluation(session, memory, embedder, dataset, interrupts).run(chosen, judging, named=bool(strategies))
+        finally:
+            await memory.close()
+
+
+class _Evaluation:
+    """One run, with its output."""
+
+    def __init__(
+        self, session: Session, memory: LocalMemory, embedder: TimedEmbedder, dataset: Dataset, interrupts: Interrupts
+    ) -> None:
+        self._session = session
+        self._output = session.output
+        self._memory = memory
+        self._embedder = embedder
+        self._dataset = dataset
+        self._stop = interrupts.stop
+
+    async def run(self, strategies: Sequence[str], judging: _Judging, *, named: bool) -> int:
+        """All of it; the exit code."""
+        from streams.evaluation.report import judged, outcome  # noqa: PLC0415
+
+        filled = await self._fill()
+        if filled is None:
+            return Exit.INTERRUPTED
+        runs: dict[str, StrategyRun] = {}
+        for strategy in strategies:
+            run = await self._ask(strategy)
+            if self._stop.is_set():
+                return Exit.INTERRUPTED
+            runs[strategy] = run
+        trees = [await self._memory.stats(tree) for tree in self._dataset.trees]
+        result = outcome(self._dataset, filled, runs, trees, await self._contributions())
+        self._show(result)
+        code = Exit.OK
+        model = self._model(judging)
+        if model is not None:
+            exams = {each: await self._exams(each, judging) for each in (strategies if named else strategies[:1])}
+            marks = await self._examine(exams, model, judging)
+            if marks is not None:
+                asked = len(next(iter(exams.values())))
+                result["judged"] = judged(model, marks, len(self._dataset.cases) - asked)
+                self._show_judged(result["judged"])
+                if result["judged"]["incomplete"]:
+                    self._output.warn(f"not all answers were judged; the same command goes on: {result['judged']['incomplete']}")
+                    code = Exit.UNAVAILABLE
+        if self._stop.is_set():
+            return Exit.INTERRUPTED
+        if self._output.as_json:
+            self._output.emit(result)
+        return code
+
+    async def _fill(self) -> Filled | None:
+        """Put the records in and wait for the summaries; None when interrupted."""
+        from streams.evaluation.run import fill  # noqa: PLC0415
+
+        started = time.perf_counter()
+        with self._output.progress("ingesting", total=len(self._dataset.records)) as progress:
+            filled = await fill(
+                self._memory,
+                self._dataset,
+                stop=self._stop,
+                report=_reporter(progress),
+            )
+        if not self._stop.is_set():
+            await wait_for_summaries(self._session, self._memory, self._stop)
+        filled.fresh_s = time.perf_counter() - started
+        return None if self._stop.is_set() else filled
+
+    async def _ask(self, strategy: str) -> StrategyRun:
+        from streams.evaluation.run import ask  # noqa: PLC0415
+
+        with self._output.progress(strategy, total=len(self._dataset.cases)) as progress:
+            return await ask(
+                self._memory,
+                self._embedder,
+                self._dataset,
+                strategy,
+                stop=self._stop,
+                report=_reporter(progress),
+            )
+
+    async def _contributions(self) -> int | None:
+        from streams.evaluation.run import contributions  # noqa: PLC0415
+
+        each = [await contributions(self._memory, tree) for tree in self._dataset.trees]
+        known = [count for count in each if count is not None]
+        return sum(known) if len(known) == len(each) else None
+
+    # ------------------------------------------------------------------------------------------------------------ judging
+
+    def _model(self, judging: _Judging) -> str | None:
+        """The chat model's name; None when nothing is to be judged."""
+        if judging.skip:
+            return None
+        summarizer = self._session.settings.summarizer
+        given = judging.model or (summarizer if summarizer.startswith(_OPENAI) else None)
+        return given.removeprefix(_OPENAI) if given else None
+
+    async def _exams(self, strategy: str, judging: _Judging) -> list[Exam]:
+        """The questions whose answer is known, with what the memory gives for them."""
+        from streams.evaluation.judge import Exam  # noqa: PLC0415
+
+        # The measured names that are no strategies of the memory are read as what they stand for.
+        name = {"dense": "collapsed", "bm25": "hybrid"}.get(strategy, strategy)
+        exams = []
+        for case in self._dataset.cases:
+            if self._stop.is_set():
+                break
+            if case.answer is None or not case.tree:
+                continue
+            packed = await self._memory.context(case.tree, case.text, tokens=judging.tokens, strategy=name)
+            exams.append(Exam(id=case.id, category=case.category, query=case.text, context=packed.text, answer=case.answer))
+        return exams
+
+    async def _examine(self, exams: dict[str, list[Exam]], model: str, judging: _Judging) -> dict[str, Marks] | None:
+        """None when the user did not want to, or nobody could be asked."""
+        from memory.adapters.openai.client import Endpoint  # noqa: PLC0415
+        from streams.evaluation.chat import Chat, Replies  # noqa: PLC0415
+        from streams.evaluation.judge import estimate, examine  # noqa: PLC0415
+
+        settings = self._session.settings
+        openai = settings.openai
+        endpoint = Endpoint(
+            base_url=openai.base_url,
+            api_key=openai.api_key.reveal() if openai.api_key else None,
+            timeout_s=openai.timeout.total_seconds(),
+            attempts=6,
+            wait_max_s=120.0,
+        )
+        folder = judging.cache or (settings.cache_dir or Path.home() / ".cache" / "banyan") / "eval"
+        chat = Chat(model=model, endpoint=endpoint, replies=Replies(folder))
+        try:
+            needed = [estimate(each, chat) for each in exams.values()]
+            calls = sum(each.calls for each in needed)
+            tokens_in, tokens_out = sum(each.tokens_in for each in needed), sum(each.tokens_out for each in needed)
+            if calls and not self._agreed(model, calls, tokens_in, tokens_out, judging):
+                return None
+            marks = {}
+            for strategy, each in exams.items():
+                with self._output.progress(f"judging {strategy}", total=len(each)) as progress:
+                    marks[strategy] = await examine(
+                        each,
+                        chat,
+                        concurrency=judging.concurrency,
+                        stop=self._stop,
+                        report=_reporter(progress),
+                    )
+                if marks[strategy].failure or self._stop.is_set():
+                    break
+            return marks
+        finally:
+            with suppress(Exception):
+                await chat.close()
+
+    def _agreed(self, model: str, calls: int, tokens_in: int, tokens_out: int, judging: _Judging) -> bool:
+        cost = ""
+        if judging.prices is not None:
+            cost = f", about {(tokens_in * judging.prices[0] + tokens_out * judging.prices[1]) / 1e6:,.2f} at the given prices"
+        self._output.note(f"{model}: at most {counted(calls, 'call')}, about {tokens_in:,} tokens in and {tokens_out:,} out{cost}")
+        if judging.yes:
+            return True
+        if sys.stdin.isatty() and sys.stderr.isatty():
+            return click.confirm("Go on?", err=True)
+        if judging.model is None:
+            self._output.note("not answered and judged: --yes agrees to it, --no-judge says that it is not wanted")
+            return False
+        raise click.UsageError("nobody is there to agree to the calls above; --yes does")
+
+    # ------------------------------------------------------------------------------------------------------------- tables
+
+    def _show(self, result: dict[str, Any]) -> None:
+        if self._output.as_json:
+            return
+        from streams.cli.evaluation_tables import tables  # noqa: PLC0415
+
+        for each in tables(result, documents=self._dataset.group == "document"):
+            self._output.show(each)
+            self._output.show()
+        ingestion = result["ingestion"]
+        if ingestion["items_per_s_committed"]:
+            self._output.show(
+                f"[dim]ingested[/dim]   {counted(ingestion['items'], 'item')}: committed and searchable in "
+                f"{duration(ingestion['committed_s'])} ({ingestion['items_per_s_committed']:,.0f}/s), every summary up to date in "
+                f"{duration(ingestion['fresh_s'])} ({ingestion['items_per_s_fresh']:,.0f}/s)"
+            )
+
+    def _show_judged(self, value: dict[str, Any]) -> None:
+        if self._output.as_json:
+            return
+        from streams.cli.evaluation_tables import judged_table  # noqa: PLC0415
+
+        self._output.show(judged_table(value))
+
+
+def _reporter(progress: Progress) -> Callable[[int, int, str], None]:
+    return lambda done, total, detail: progress.update(done, total=total, detail=detail)
