@@ -107,7 +107,7 @@ def _runs(found: Sequence[Word], speakers: frozenset[str]) -> Iterator[list[Word
 
 
 def _count(phrases: dict[tuple[str, ...], _Phrase], part: Sequence[Word], text: str, *, opens: bool) -> None:
-    if all(word.surface[0].isdigit() for word in part):
+    if all(word.surface[0].isdigit() or len(word.surface) == 1 for word in part):
         return
     keys = tuple(word.key for word in part)
     if len(set(keys)) < len(keys):

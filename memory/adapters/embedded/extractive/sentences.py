@@ -15,10 +15,11 @@ _UNDATED = re.compile(r"(?P<who>[^\s:()\[\]][^\n:()\[\]]{0,59}):\s+")
 """`Ana: `."""
 _BREAK = re.compile(r"(?<=[.!?…])[\"'”’»)\]*_]*\s+|(?<=[。！？｡؟।۔])[」』”’）]*\s*|\s*\n\s*")
 _ABBREVIATION = re.compile(
-    r"(?:^|[\s(])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|No|Inc|Ltd|Co|Corp|vs|etc|e\.g|i\.e|approx|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?"
+    r"(?:^|[\s(])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|No|Inc|Ltd|Co|Corp|vs|etc|e\.g|i\.e|a\.m|p\.m|approx|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?"
     r"|Oct|Nov|Dec|bzw|z\.B|ca|Sra?|M|Mme)\.$"
 )
 _BLANKS = re.compile(r"[^\S\n]+")
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,11 @@ class Sentence:
         if self.who and self.when:
             return f"{self.who} ({self.when}): "
         return f"{self.who}: " if self.who else f"({self.when}): " if self.when else ""
+
+
+def clean(text: str) -> str:
+    """The text without control characters and lone surrogates, which no store and no terminal takes."""
+    return _UNPRINTABLE.sub("", text)
 
 
 def split_label(text: str) -> tuple[str, str, str]:

@@ -11,6 +11,7 @@ from memory.adapters.embedded.extractive.ranking import addressed, centroid, cho
 from memory.adapters.embedded.extractive.sentences import (
     CHARACTERS_MAX,
     Sentence,
+    clean,
     cut,
     is_speaker,
     split_label,
@@ -79,7 +80,7 @@ def _read(request: SummaryRequest) -> tuple[list[Sentence], list[Recurrence]]:
     sentences: list[Sentence] = []
     recurrences: list[Recurrence] = []
     for source, text in enumerate((request.existing, *request.new), start=-1):
-        phrases, rest = _split_headline(text[:share])
+        phrases, rest = _split_headline(clean(text[:share]))
         covered = HEADLINE_SHARE * request.covered if source < 0 else 1.0
         recurrences.extend(recurring(phrases, min(HEADLINE_LEAVES_MAX, covered)))
         leaves = EXISTING_LEAVES if phrases and source < 0 else 1.0
@@ -109,7 +110,7 @@ def _lines(chosen: Sequence[Sentence], characters: int) -> Iterator[str]:
     for sentence in ordered:
         text = cut(sentence.text, max(20, characters - len(sentence.label)))
         if line and sentence.label == label:
-            line = f"{line} {text}"
+            line = f"{line}{text}" if line.endswith(("。", "！", "？")) else f"{line} {text}"
             continue
         if line:
             yield label + line
@@ -119,7 +120,8 @@ def _lines(chosen: Sequence[Sentence], characters: int) -> Iterator[str]:
 
 def _anything(request: SummaryRequest) -> str:
     """Of texts without a single sentence (blank ones): what is there, or a dash."""
-    return next((text.strip()[:CHARACTERS_MAX] for text in (request.existing, *request.new) if text.strip()), "–")
+    texts = (clean(text[: 4 * CHARACTERS_MAX]).strip() for text in (request.existing, *request.new))
+    return next((cut(text, CHARACTERS_MAX) for text in texts if text), "–")
 
 
 class ExtractiveSummarizer(ports.Summarizer):
