@@ -15,11 +15,15 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from memory.changes import ChangeSet, Create, EventEntry, Grow, Move, Step
-from memory.errors import ContentionError, EmbedderAnswerError, EmbedderError, LeaseBusyError, TreeMismatchError
+from memory.errors import (
+    ContentionError,
+    EmbedderError,
+    LeaseBusyError,
+    LeaseLostError,
+    StoreDamagedError,
+    TreeMismatchError,
+)
 from memory.model import EventId, Item, NodeId, NodeKind, TreeId, TreeInfo, Vector
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
@@ -30,13 +34,13 @@ from memory.records import Record
 from memory.results import EventResult, EventStatus
 from memory.retrieval.text import embedded_text
 from memory.service.chunking import items
+from memory.service.embedding import embed
 from memory.service.views import Views
 from memory.settings import IngestSettings
 from memory.structures import registry
 from memory.structures.base import Structure
 from memory.tree.planning import Insertion, Plan, leaf_id
 from memory.tree.provisional import provisional_text
-from memory.tree.similarity import quantize
 from memory.tree.view import View
 
 EMBEDDER_WAIT_MAX = 30.0  # seconds between attempts
@@ -183,25 +187,13 @@ class Ingest:
         end = self._clock.monotonic() + self._settings.embedder_patience.total_seconds()
         for attempt in itertools.count():
             try:
-                vectors = await self._embedder.embed(texts)
+                return await embed(self._embedder, texts)
             except EmbedderError as error:
                 wait = max(error.retry_after or 0.0, min(2.0**attempt, EMBEDDER_WAIT_MAX))
                 if self._clock.monotonic() + wait > end:
                     raise
                 await self._clock.sleep(wait)
-            else:
-                return self._checked(vectors, len(texts))
         raise AssertionError("itertools.count does not end")
-
-    def _checked(self, vectors: NDArray[np.float32], count: int) -> list[Vector]:
-        """Vectors as they may enter a tree; an embedder's promise is checked here, since a tree cannot be mended afterwards."""
-        expected = (count, self._embedder.model.dimension)
-        if vectors.shape != expected:
-            raise EmbedderAnswerError(f"{self._embedder.model.name} gave vectors of shape {vectors.shape}, expected {expected}")
-        try:
-            return [quantize(vector) for vector in vectors]
-        except ValueError as error:
-            raise EmbedderAnswerError(f"{self._embedder.model.name} gave a vector that is not finite, or zero") from error
 
     async def _apply(self, tree: TreeId, waiting: Sequence[tuple[Record, Sequence[Insertion]]]) -> Applied | Seen:
         structure = await self.ensure_tree(tree)
@@ -209,19 +201,13 @@ class Ingest:
         events = tuple(_entry(record, group) for record, group in waiting)
         for attempt in range(self._settings.attempts_max):
             async with self._views.hold(tree) as view:
-                plan = structure.plan(view, insertions)
-                lease = await self._lease(tree, plan) if attempt >= self._settings.lease_after else None
-                try:
-                    if lease is not None:
-                        plan = await self._revalidated(tree, view, plan, structure, insertions)
-                    outcome = await self._commit(tree, view, plan, events, lease)
-                finally:
-                    if lease is not None:
-                        await self._leases.release(lease)
+                outcome, dirty = await self._attempt(
+                    tree, view, structure, insertions, events, leased=attempt >= self._settings.lease_after
+                )
             if isinstance(outcome, Applied):
                 self.counters.commits += 1
                 self.counters.items += len(insertions)
-                await self._jobs.put(tree, plan.summaries)
+                await self._jobs.put(tree, dirty)
                 return outcome
             if isinstance(outcome, Seen):
                 return outcome
@@ -234,18 +220,68 @@ class Ingest:
             retry_after=1.0,
         )
 
+    async def _attempt(
+        self,
+        tree: TreeId,
+        view: View,
+        structure: Structure,
+        insertions: Sequence[Insertion],
+        events: tuple[EventEntry, ...],
+        *,
+        leased: bool,
+    ) -> tuple[Applied | Seen | None, tuple[NodeId, ...]]:
+        """
+        Plan and commit once; the view is left as of a commit.
+
+        Returns:
+            The outcome, None when it was refused, and the summaries that it made dirty.
+        """
+        if (seen := await self._seen(tree, view, events)) is not None:
+            return seen, ()
+        plan: Plan | None = structure.plan(view, insertions)
+        assert plan is not None
+        lease = await self._lease(tree, plan) if leased else None
+        try:
+            if lease is not None:
+                plan = await self._revalidated(tree, view, plan, structure, insertions, events)
+            if plan is None:
+                return None, ()
+            return await self._commit(tree, view, plan, events, lease), plan.summaries
+        finally:
+            if lease is not None:
+                await self._leases.release(lease)
+
+    async def _seen(self, tree: TreeId, view: View, events: Sequence[EventEntry]) -> Seen | None:
+        """The events whose leaves are in the view already: planned again, a leaf would be in it twice."""
+        known = [event.id for event in events if any(leaf in view.homes for leaf in event.leaves)]
+        if not known:
+            return None
+        receipts = await self._store.receipts(tree, known)
+        if len(receipts) < len(known):
+            missing = next(event for event in known if event not in receipts)
+            raise StoreDamagedError(f"tree {tree!r} has a leaf of the event {missing!r}, but no receipt of it; run `banyan check`")
+        return Seen(receipts=receipts)
+
     async def _revalidated(
-        self, tree: TreeId, view: View, plan: Plan, structure: Structure, insertions: Sequence[Insertion]
-    ) -> Plan:
+        self,
+        tree: TreeId,
+        view: View,
+        plan: Plan,
+        structure: Structure,
+        insertions: Sequence[Insertion],
+        events: Sequence[EventEntry],
+    ) -> Plan | None:
         """
         The plan, made again if what was committed while the lease was waited for touched its paths.
 
-        A plan made again may leave the leased nodes; then its expectations still protect it, the lease only no longer keeps
-        others from making it fail.
+        None, and a view without the plan, when one of the events was committed meanwhile. A plan made again may leave the leased
+        nodes; then its expectations still protect it, the lease only no longer keeps others from making it fail.
         """
         seq = view.seq
         view.undo(plan.steps)
         await self._views.catch_up(tree, view)
+        if view.seq != seq and any(leaf in view.homes for event in events for leaf in event.leaves):
+            return None
         holds = view.seq == seq or all(
             expected.node in view.branches and view.branches[expected.node].routing == expected.routing for expected in plan.expects
         )
@@ -257,16 +293,20 @@ class Ingest:
 
     async def _commit(
         self, tree: TreeId, view: View, plan: Plan, events: tuple[EventEntry, ...], lease: Lease | None
-    ) -> Applied | Seen | Stale:
+    ) -> Applied | Seen | None:
         steps = await self._with_provisional_texts(tree, plan.steps)
         changes = ChangeSet(tree=tree, steps=steps, expects=plan.expects, events=events, at=self._clock.now())
         # A cancelled caller must not leave it open whether the commit happened: the view would not know.
-        outcome = await asyncio.shield(asyncio.ensure_future(self._store.apply(changes, lease=lease)))
+        try:
+            outcome = await asyncio.shield(asyncio.ensure_future(self._store.apply(changes, lease=lease)))
+        except LeaseLostError:
+            # This process was stopped, or slow, for longer than the lease lasts: others went on, and so does it.
+            outcome = None
         if isinstance(outcome, Applied) and outcome.seq == view.seq + 1:
             view.seq = outcome.seq
         else:
             view.undo(plan.steps)  # the log brings it back, in its right place among the others' commits
-        return outcome
+        return None if isinstance(outcome, Stale) else outcome
 
     async def _lease(self, tree: TreeId, plan: Plan) -> Lease | None:
         """

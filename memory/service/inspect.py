@@ -11,12 +11,12 @@ from memory.model import ROOT, Mark, Node, NodeId, NodeKind, TreeId
 from memory.ports.embedder import Embedder
 from memory.ports.store import TreeStore
 from memory.results import CheckReport, TreeNode, TreeReport, Violation
+from memory.service.embedding import embed
 from memory.service.ingest import check_model
 from memory.service.views import Views
 from memory.structures import registry
 from memory.tree import check as invariants
 from memory.tree.routing import Decision
-from memory.tree.similarity import quantize
 from memory.tree.view import View
 
 LOG_PER_READ = 500
@@ -118,7 +118,7 @@ class Inspect:
         """How a text would be placed now: each depth's best child, similarity, threshold. Writes nothing."""
         info = await self._store.tree(tree)
         check_model(info, self._embedder)
-        vector = quantize((await self._embedder.embed([text]))[0])
+        [vector] = await embed(self._embedder, [text])
         async with self._views.hold(tree) as view:
             return registry.of(info).route(view, vector)
 

@@ -19,11 +19,11 @@ from memory.retrieval.hybrid import Hybrid
 from memory.retrieval.packing import Passage, pack
 from memory.retrieval.strategy import Question, Ranked, Ranking, Strategy
 from memory.retrieval.traversal import Traversal
+from memory.service.embedding import embed
 from memory.service.indexing import Indexing
 from memory.service.ingest import check_model
 from memory.service.views import Views
 from memory.settings import RetrievalSettings
-from memory.tree.similarity import quantize
 
 Grouping = Literal["none", "conversation", "document"]
 
@@ -138,7 +138,8 @@ class Query:
 
     async def embed(self, text: str) -> Vector:
         """The query's vector."""
-        return quantize((await self._embedder.embed([text], purpose="query"))[0])
+        [vector] = await embed(self._embedder, [text], purpose="query")
+        return vector
 
     async def _rank(
         self, tree: TreeId, text: str, *, k: int, strategy: str, scope: Scope, group: Grouping, explain: bool

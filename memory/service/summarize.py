@@ -23,8 +23,9 @@ from memory.ports.leases import PathLeases
 from memory.ports.store import Applied, Seen, Stale, TreeStore
 from memory.ports.summarizer import Summarizer, Summary, SummaryRequest, within_budget
 from memory.retrieval.text import attributed_text
+from memory.service.embedding import embed
 from memory.settings import SummarySettings
-from memory.tree.similarity import merge_means, quantize
+from memory.tree.similarity import merge_means
 
 CONTRIBUTIONS_PER_READ = 1_000
 LEASE_TTL = timedelta(seconds=10)
@@ -116,7 +117,7 @@ class Summarize:
         request = SummaryRequest(existing=work.existing, new=work.texts, descendants=found.descendants, covered=work.covered)
         summary = await self._ask(request)
         if self._summarizer.vector_from_text:
-            vector = quantize((await self._embedder.embed([summary.text]))[0])
+            [vector] = await embed(self._embedder, [summary.text])
             _, cohesion = merge_means(work.means)
         else:
             vector, cohesion = merge_means(work.means)
