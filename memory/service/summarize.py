@@ -8,13 +8,22 @@ came meanwhile stay and raise the next job. A changed version means: read again.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
 from memory.changes import ChangeSet, Cost, Expectation, Rewrite
-from memory.errors import BanyanError, LeaseBusyError, PermanentError, SummarizerAnswerError, SummarizerError, TransientError
+from memory.errors import (
+    BanyanError,
+    LeaseBusyError,
+    LeaseLostError,
+    PermanentError,
+    SummarizerAnswerError,
+    SummarizerError,
+    TransientError,
+)
 from memory.model import Mark, Node, NodeId, NodeKind, TreeId, Vector
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
@@ -28,6 +37,7 @@ from memory.settings import SummarySettings
 from memory.tree.similarity import merge_means
 
 CONTRIBUTIONS_PER_READ = 1_000
+_NO_TEXT = re.compile("[\x00\ud800-\udfff]")
 LEASE_TTL = timedelta(seconds=10)
 LEASE_WAIT = timedelta(seconds=1)
 
@@ -152,6 +162,9 @@ class Summarize:
             return await self._store.apply(changes)
         try:
             return await self._store.apply(changes, lease=lease)
+        except LeaseLostError:
+            # This process was stopped for longer than the lease lasts. The answer is paid for, and right if the version still is.
+            return await self._store.apply(changes)
         finally:
             await self._leases.release(lease)
 
@@ -200,6 +213,8 @@ class Summarize:
                 f"{self._summarizer.name} answered with {len(summary.text):,} characters, at most "
                 f"{self._settings.text_characters_max:,} are taken"
             )
+        if _NO_TEXT.search(summary.text):
+            raise SummarizerAnswerError(f"{self._summarizer.name} answered with what no store keeps: NUL or half a surrogate pair")
         return summary
 
 
