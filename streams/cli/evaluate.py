@@ -116,8 +116,8 @@ async def evaluate(
     Measure retrieval on a data set in PATH whose answers are known.
 
     Needs no chat model: the share of the evidence among the first 3, 5 and 10 distinct turns (or documents) and sessions,
-    NDCG at 10, times, and what the trees look like. The data is put into a memory of its own, never into the settings' store. With --json the
-    last line on standard output holds everything.
+    NDCG at 10, times, and what the trees look like. The data is put into a memory of its own, never into the settings'
+    store. With --json the last line on standard output holds everything.
 
     With --judge, or with a chat model as summarizer, questions are also answered and judged, with the prompts of the MemTree paper;
     replies are kept, so that the same command goes on where it stopped.

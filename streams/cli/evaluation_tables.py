@@ -24,7 +24,7 @@ def tables(result: Mapping[str, Any], *, documents: bool) -> list[RenderableType
     shown: list[RenderableType] = [_strategies(result, names)]
     categories = next(iter(result["strategies"].values()))["by_category"]
     if len(categories) > 1:
-        shown.append(_categories(result, names))
+        shown.extend(_categories(result, level, name) for level, name in zip(("turn", "session"), names, strict=True))
     shown.append(_tree(result["tree"]))
     return shown
 
@@ -63,22 +63,15 @@ def _strategies(result: Mapping[str, Any], names: tuple[str, str]) -> Table:
     return table
 
 
-def _categories(result: Mapping[str, Any], names: tuple[str, str]) -> Table:
+def _categories(result: Mapping[str, Any], level: str, name: str) -> Table:
     strategies = result["strategies"]
-    table = Table(title="R@10 by category", title_justify="left", title_style="bold", box=None)
-    table.add_column("category")
-    table.add_column("questions", justify="right")
-    for level in names:
-        for number, strategy in enumerate(strategies):
-            table.add_column(f"{level}\n{strategy}" if number == 0 else f"\n{strategy}", justify="right")
-    first = next(iter(strategies.values()))["by_category"]
-    for category, row in first.items():
-        cells = [
-            _percent(strategies[strategy]["by_category"].get(category, {}).get(level, {}).get("recall@10"))
-            for level in ("turn", "session")
-            for strategy in strategies
-        ]
-        table.add_row(category, f"{row['questions']:,}", *cells)
+    table = Table(title=f"{name}: R@10 by category", title_justify="left", title_style="bold", box=None)
+    table.add_column("category", no_wrap=True)
+    for column in ("questions", *strategies):
+        table.add_column(column, justify="right")
+    for category, row in next(iter(strategies.values()))["by_category"].items():
+        found = (measured["by_category"][category][level].get("recall@10") for measured in strategies.values())
+        table.add_row(category, f"{row['questions']:,}", *map(_percent, found))
     return table
 
 
