@@ -11,7 +11,7 @@ from memory.adapters.embedded.files import connect, translate, translated
 from memory.adapters.embedded.store.schema import check_identity, migrate
 from memory.errors import BanyanError, StoreDamagedError, StoreUnavailableError
 
-CACHE_KIB = 32 * 1024
+CACHE_KIB = 64 * 1024
 """Page cache of the writing connection; readers share the operating system's."""
 
 CHECKPOINT_PAGES = 4000
