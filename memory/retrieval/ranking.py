@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memory.model import NodeId
+from memory.model import NodeId, NodeKind
 from memory.ports.index import Candidate
 from memory.retrieval.fusion import Scores, scaled_dense, scaled_lexical, weighted
 from memory.retrieval.hints import DateHint
@@ -25,6 +25,8 @@ class Recipe:
     """Share of the cosine in the fused score; BM25 has the rest. 0.4 to 0.5 are equally good."""
     kernel: tuple[float, ...] = (0.4, 0.2)
     """Weights of the squared scores of the turns one and two away."""
+    summary_factor: float = 0.7
+    """For summaries: they have no neighbours to gain from, and an extractive one repeats what its leaves say."""
     speaker_factor: float = 1.1
     """For what a speaker said whom the question names, when it names one only."""
     date_factor: float = 1.2
@@ -95,7 +97,9 @@ class Scoring:
         self._title = np.zeros(len(self.candidates))
         if bonus:
             self._title[:] = [bonus.get(candidate.node, 0.0) for candidate in self.candidates]
-        self.scores: Scores = self._spread * self._speaker * self._date + self._title
+        self._kind = np.ones(len(self.candidates))
+        self._kind[[candidate.kind is NodeKind.SUMMARY for candidate in self.candidates]] = recipe.summary_factor
+        self.scores: Scores = self._spread * self._kind * self._speaker * self._date + self._title
         """(n,) 0 or more, in the order of `candidates`."""
 
     def best(self, k: int, *, may_answer: Callable[[Candidate], bool]) -> list[int]:
@@ -119,7 +123,7 @@ class Scoring:
         """
         What a candidate's score is made of.
 
-        `(dense + lexical + neighbours) * speaker * date + title` is the score; `cosine` and `bm25` are what they were made from.
+        The score is `(dense + lexical + neighbours) * kind * speaker * date + title`; `cosine` and `bm25` are the raw ones.
         """
         weight = self._recipe.dense_weight
         return {
@@ -128,6 +132,7 @@ class Scoring:
             "dense": float(weight * self._dense[index]),
             "lexical": float((1.0 - weight) * self._lexical[index]),
             "neighbours": float(self._spread[index] - self._fused[index]),
+            "kind": float(self._kind[index]),
             "speaker": float(self._speaker[index]),
             "date": float(self._date[index]),
             "title": float(self._title[index]),

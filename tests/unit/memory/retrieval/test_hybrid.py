@@ -162,12 +162,52 @@ async def test_a_title_in_the_question_counts_in_any_case() -> None:
     assert ranking.ranked[0].parts["title"] == pytest.approx(Recipe().title_bonus)
 
 
+async def test_a_document_beyond_the_candidates_is_followed_with_its_own_scores() -> None:
+    nodes = [*DOCUMENTS, document(5, "Night", "A long night of film.", 0), document(6, "Dawn", "A long film.", 0)]
+    ranking = await ask(nodes, "Who made the film of the long night?", 0, recipe=Recipe(candidates=3))
+    followed = {ranked.node: ranked.parts for ranked in ranking.ranked}[NodeId("n1")]
+    assert followed["title"] > 0.0
+    assert followed["bm25"] == 0.0
+    assert len(order(ranking)) == len(set(order(ranking)))
+
+
+async def test_a_document_does_not_lift_itself() -> None:
+    nodes = [document(0, "Lund", "Lund is a town. Lund is old.", 0), document(1, "Town", "It is old.", 1)]
+    ranking = await ask(nodes, "old place", 0)
+    assert {ranked.node: ranked.parts["title"] for ranked in ranking.ranked} == {"n0": 0.0, "n1": 0.0}
+
+
 async def test_filters_hold_for_neighbours_and_followed_titles() -> None:
     asked = await ask(TALK, "instrument", 1, scope=Scope(speaker="Ana"))
     assert set(order(asked)) == {"n0", "n2", "n4", "n6"}
     assert set(order(asked)[:2]) == {"n0", "n2"}
     summaries = await ask(TALK, "instrument", 1, scope=Scope(kinds=frozenset({NodeKind.SUMMARY})))
     assert order(summaries) == []
+
+
+async def test_a_leaf_comes_before_a_summary_that_says_the_same() -> None:
+    said = turn(0, "Ana", "We saw the ferry.", 4)
+    above = Node(
+        id=NodeId("s"),
+        parent=ROOT,
+        kind=NodeKind.SUMMARY,
+        depth=1,
+        mark=mark(1, 9),
+        text="Ana: We saw the ferry.",
+        vector=said.vector,
+    )
+    assert order(await ask([said, above], "ferry", 4)) == ["n0", "s"]
+    found = await ask([said, above], "ferry", 4, scope=Scope(kinds=frozenset({NodeKind.SUMMARY})))
+    assert order(found) == ["s"]
+
+
+async def test_the_parts_explain_the_score() -> None:
+    ranking = await ask(DOCUMENTS, "Where was mara ito born in May?", 0)
+    for ranked in ranking.ranked:
+        parts = ranked.parts
+        pooled = parts["dense"] + parts["lexical"] + parts["neighbours"]
+        assert ranked.score == pytest.approx(pooled * parts["kind"] * parts["speaker"] * parts["date"] + parts["title"])
+    assert (await ask(DOCUMENTS, "mara ito", 0, explain=False)).ranked[0].parts == {}
 
 
 async def test_k_bounds_the_answer_and_an_empty_tree_gives_none() -> None:
