@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -19,7 +20,7 @@ import numpy as np
 from memory.changes import ChangeSet, Cost, Create, EventEntry, Grow, LogEntry, Move, Rewrite, Step
 from memory.errors import RecordError, TreeMismatchError
 from memory.model import EmbeddingModel, EventId, Item, Mark, Node, NodeId, NodeKind, TreeId, TreeInfo, Vector
-from memory.ports.store import Applied, TreeStore
+from memory.ports.store import Applied, Stale, TreeStore
 from memory.records import tree_id
 
 T = TypeVar("T")
@@ -173,15 +174,18 @@ class Transfer:
                 f"{model.name} ({model.dimension}) is configured; set BANYAN_EMBEDDER to the former"
             )
         name = tree_id(tree if tree is not None else header.tree)
-        info = await self._store.create_tree(
-            TreeInfo(
-                id=name,
-                structure=header.structure,
-                model=EmbeddingModel(name=header.model, dimension=header.dimension, unrelated_cosine=header.unrelated_cosine),
-                parameters=header.parameters,
-                created_at=header.created_at,
-            )
+        wanted = TreeInfo(
+            id=name,
+            structure=header.structure,
+            model=EmbeddingModel(name=header.model, dimension=header.dimension, unrelated_cosine=header.unrelated_cosine),
+            parameters=header.parameters,
+            created_at=header.created_at,
         )
+        info = await self._store.create_tree(wanted)
+        if replace(info, seq=0) != wanted:
+            raise TreeMismatchError(
+                f"tree {name!r} exists and was made another time, or in another way, than the file's; import under another name"
+            )
         seq = 0
         async for number, line in numbered:
             commit = _decoded(number, line, _commit)
@@ -222,11 +226,15 @@ class Transfer:
                 )
                 for event in commit.events
             )
-        except (ValueError, KeyError) as error:
+            outcome = await self._store.apply(ChangeSet(tree=tree, steps=steps, events=events, at=commit.at))
+        except (ValueError, KeyError, OverflowError) as error:
             raise RecordError("steps", f"line {number}: {error}") from error
-        outcome = await self._store.apply(ChangeSet(tree=tree, steps=steps, events=events, at=commit.at))
+        if isinstance(outcome, Stale) and outcome.seq == commit.seq - 1:
+            raise RecordError("steps", f"line {number} does not follow from those before it: {', '.join(outcome.nodes)}")
         if not isinstance(outcome, Applied) or outcome.seq != commit.seq:
-            raise TreeMismatchError(f"tree {tree!r} was changed by others during the import; import under another name")
+            raise TreeMismatchError(
+                f"tree {tree!r} was changed by others during the import, at line {number}; import under another name"
+            )
 
 
 def _line(value: msgspec.Struct) -> bytes:

@@ -1,0 +1,105 @@
+"""The index: level with the store whatever happened to it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from memory.model import NodeKind, TreeId
+from memory.ports.index import IndexQuery, Scope
+from memory.service.indexing import Indexing, index_entry
+from tests.fakes.memory_index import MemoryIndex
+from tests.fakes.world import TREE, World, turn, turns
+from tests.unit.memory.service.conftest import MakeWorld
+
+
+async def assert_level(world: World, index: MemoryIndex, tree: TreeId = TREE) -> None:
+    stored = {
+        node.id: index_entry(node) async for node in world.store.all_nodes(tree, vectors=True) if node.kind is not NodeKind.ROOT
+    }
+    entries = index.trees[tree].entries
+    assert entries.keys() == stored.keys()
+    for name, entry in stored.items():
+        assert entries[name].text == entry.text
+        assert (entries[name].vector == entry.vector).all()
+    assert index.seqs[tree] == (await world.store.tree(tree)).seq
+
+
+async def test_it_follows_commits_and_rewrites(world: World) -> None:
+    index = MemoryIndex()
+    indexing = Indexing(store=world.store, index=index)
+    for start in range(0, 60, 20):
+        await world.put(*turns(range(start, start + 20)))
+        assert await indexing.catch_up(TREE) == (await world.store.tree(TREE)).seq
+        await assert_level(world, index)
+        await world.drain()
+        await indexing.catch_up(TREE)
+        await assert_level(world, index)
+
+
+async def test_a_commit_is_found_as_soon_as_it_is_acknowledged(make_world: MakeWorld) -> None:
+    ours, other = make_world(), make_world()
+    await ours.put(turn(0))
+    for number in range(1, 30):
+        await other.put(turn(number, f"unique{number}"))
+        hits = (await ours.query.search(TREE, f"unique{number}", k=3, strategy="collapsed", scope=Scope())).hits
+        assert hits[0].event_id == f"e{number}"
+
+
+async def test_far_behind_it_goes_in_steps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory.service.indexing.CHANGES_PER_UPDATE", 4)
+    for number in range(20):
+        await world.put(turn(number))
+    index = MemoryIndex()
+    await Indexing(store=world.store, index=index).catch_up(TREE)
+    await assert_level(world, index)
+
+
+async def test_one_that_covers_more_than_there_is_is_made_anew(make_world: MakeWorld) -> None:
+    """The store was restored from an older copy."""
+    newer, older = make_world("newer"), make_world("older")
+    index = MemoryIndex()
+    for number in range(9):
+        await newer.put(turn(number, f"gone{number}"))
+    await Indexing(store=newer.store, index=index).catch_up(TREE)
+    await older.put(*turns(range(5)))
+    await Indexing(store=older.store, index=index).catch_up(TREE)
+    await assert_level(older, index)
+
+
+async def test_one_that_was_lost_is_made_anew(world: World) -> None:
+    index = MemoryIndex()
+    indexing = Indexing(store=world.store, index=index)
+    await world.put(*turns(range(10)))
+    await indexing.catch_up(TREE)
+    await index.drop(TREE)
+    await world.put(*turns(range(10, 15)))
+    await indexing.catch_up(TREE)
+    await assert_level(world, index)
+
+
+async def test_several_processes_bring_one_index_up_to_date_at_once(make_world: MakeWorld) -> None:
+    async def pause(_: str) -> None:
+        await asyncio.sleep(0.01)
+
+    index = MemoryIndex(pause)
+    worlds = [make_world() for _ in range(3)]
+    indexings = [Indexing(store=world.store, index=index) for world in worlds]
+    for start in range(0, 30, 5):
+        await worlds[0].put(*turns(range(start, start + 5)))
+        seq = (await worlds[0].store.tree(TREE)).seq
+        covered = await asyncio.gather(*(indexing.catch_up(TREE) for indexing in indexings for _ in range(2)))
+        assert min(covered) >= seq
+    await assert_level(worlds[0], index)
+
+
+async def test_it_goes_up_to_the_commit_that_is_asked_for_at_least(world: World) -> None:
+    index = MemoryIndex()
+    indexing = Indexing(store=world.store, index=index)
+    for number in range(6):
+        await world.put(turn(number))
+    assert await indexing.catch_up(TREE, to=3) >= 3
+    assert await indexing.catch_up(TREE, to=2) >= 3, "never back"
+    answer = await index.search(TREE, IndexQuery(vector=await world.query.embed("words"), terms=""))
+    assert answer.seq >= 3
