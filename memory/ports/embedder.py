@@ -55,6 +55,7 @@ class Embedder(ABC):
 
         Raises:
             EmbedderError: the model is away or refused for now; nothing was embedded.
+            SettingError: the service refused the key or does not know the model.
             EmbedderAnswerError: the model's answer is no embedding (NaN, wrong dimension, wrong count, a zero vector).
         """
 

@@ -29,7 +29,7 @@ _CONFIGURATION_STATUS: Final = {
     403: "the key may not use this model: check OPENAI_API_KEY and the model's name",
     404: "no such model or path: check the model's name and OPENAI_BASE_URL",
 }
-"""Nothing is wrong with the record, so it is held back like in an outage; but asking again at once would not help."""
+"""Nothing is wrong with the record: what is configured cannot work, and waiting does not change that."""
 
 _Answer = TypeVar("_Answer")
 
@@ -101,6 +101,9 @@ async def call(
         permanent: makes the error for a request that the service will never take (400, 413, 422).
         unreadable: makes the error for an answer that is not the API's JSON.
         sleep: waits between attempts.
+
+    Raises:
+        SettingError: the service refused the key, the model's name or the path (401, 403, 404).
     """
     for number in range(1, endpoint.attempts + 1):
         try:
@@ -155,17 +158,27 @@ def _translate(
     if isinstance(error, openai.APITimeoutError | TimeoutError):
         return transient(f"{where} gave no answer within {endpoint.timeout_s:g} s.")
     if isinstance(error, openai.APIStatusError):
-        status, said = error.status_code, _excerpt(error, endpoint)
-        if status not in _CONFIGURATION_STATUS and not _worth_repeating(error):
-            return permanent(f"{where} refused the request with {status}: {said}")
-        hint = f", {_CONFIGURATION_STATUS[status]}" if status in _CONFIGURATION_STATUS else ""
-        retry_after = _retry_after_s(dict(error.response.headers))
-        return transient(f"{where} answered {status}{hint}. It said: {said}", retry_after=retry_after)
+        return _translate_status(error, endpoint, where, transient, permanent)
     if isinstance(error, openai.APIResponseValidationError | ValueError) and not isinstance(error, PermanentError):
         return unreadable(f"{where} answered with something that is not the API's JSON: {_excerpt(error, endpoint)}")
     if isinstance(error, openai.OpenAIError):
         return transient(f"{where} cannot be reached: {_excerpt(error, endpoint)}")
     return None
+
+
+def _translate_status(
+    error: openai.APIStatusError,
+    endpoint: Endpoint,
+    where: str,
+    transient: type[TransientError],
+    permanent: Callable[[str], BanyanError],
+) -> BanyanError:
+    status, said = error.status_code, _excerpt(error, endpoint)
+    if status in _CONFIGURATION_STATUS:
+        return SettingError(f"{where} answered {status}, {_CONFIGURATION_STATUS[status]}. It said: {said}")
+    if not _worth_repeating(error):
+        return permanent(f"{where} refused the request with {status}: {said}")
+    return transient(f"{where} answered {status}. It said: {said}", retry_after=_retry_after_s(dict(error.response.headers)))
 
 
 def _spoken(error: Exception) -> str:

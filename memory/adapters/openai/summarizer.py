@@ -58,11 +58,6 @@ ANSWER_CHARACTERS_MAX: Final = 4_000
 _LIMIT_NAMES: Final = ("max_completion_tokens", "max_tokens")
 """OpenAI's newer models refuse the second, most compatible servers know only that."""
 
-_CONFIGURATION_STATUS: Final = {
-    401: "check OPENAI_API_KEY, it was refused",
-    403: "check OPENAI_API_KEY and the model's name, the key may not use this model",
-    404: "check the model's name and OPENAI_BASE_URL, there is no such model or path",
-}
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _HEADING = re.compile(r"\[(?=\s*(?:new information|existing information|output summary)\b)", re.IGNORECASE)
 _ECHO = re.compile(r"\A\s*\[ ?output summary ?\]\s*", re.IGNORECASE)
@@ -227,9 +222,6 @@ class OpenAISummarizer(ports.Summarizer):
             answer = await self._create(messages, spent)
         except openai.APIStatusError as error:
             where = f"{self.name} at {self._endpoint.shown_url}"
-            if error.status_code in _CONFIGURATION_STATUS:
-                advice = _CONFIGURATION_STATUS[error.status_code]
-                raise SettingError(f"{where} answered {error.status_code}: {advice}. It said: {self._said(error)}") from None
             if _out_of_credit(error):
                 wait = max(QUOTA_WAIT_S, _seconds(error.response.headers.get("retry-after")))
                 message = f"{where} answered {error.status_code}, the account is out of credit: {self._said(error)}"

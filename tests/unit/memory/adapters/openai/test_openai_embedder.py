@@ -158,11 +158,11 @@ async def test_outages_are_tried_again_a_bounded_number_of_times(server: FakeOpe
 
 
 @pytest.mark.parametrize(("status", "hint"), [(401, "OPENAI_API_KEY"), (403, "OPENAI_API_KEY"), (404, "OPENAI_BASE_URL")])
-async def test_a_wrong_setting_holds_the_record_back_and_says_what_to_check(
+async def test_a_wrong_setting_is_not_waited_for_and_says_what_to_check(
     server: FakeOpenAIServer, status: int, hint: str
 ) -> None:
     server.fail_next("status", status=status)
-    with pytest.raises(EmbedderError, match=hint):
+    with pytest.raises(SettingError, match=hint):
         await embedder(server).embed(["a"])
     assert len(server.requests) == 1
 
@@ -212,7 +212,7 @@ async def test_an_answer_that_is_no_embedding_is_refused_and_the_next_one_taken(
 async def test_the_key_is_never_shown(server: FakeOpenAIServer, status: int) -> None:
     made = embedder(server, attempts=1)
     server.fail_next("status", status=status, message=f"Incorrect API key provided: {KEY}")
-    with pytest.raises((EmbedderError, EmbedderAnswerError)) as caught:
+    with pytest.raises((EmbedderError, EmbedderAnswerError, SettingError)) as caught:
         await made.embed(["a"])
     shown = "".join(traceback.format_exception(caught.value)) + repr(made) + repr(made._endpoint) + str(caught.value)
     assert "Incorrect API key" in shown
