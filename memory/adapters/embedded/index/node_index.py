@@ -81,7 +81,7 @@ class EmbeddedNodeIndex(ports.NodeIndex):
             tokenize: a text's terms, lower-cased, stemmed, without stop words, as wanted; pure.
             k1: BM25's saturation of repeated terms, 0 or more. May differ from one opening to the next.
             b: BM25's share of length normalisation, in [0, 1]. May differ from one opening to the next.
-            memory_bytes_max: memory for searched trees, all together; about 1.8 KB a node at 384 dimensions.
+            memory_bytes_max: memory for searched trees, all together; about 2.5 KB a node at 384 dimensions.
             busy_wait: how long to wait for another process that writes the file.
 
         Raises:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memory.adapters.embedded.index import file, tree
+from memory.adapters.embedded.index import file, lexical, tree
 from memory.adapters.embedded.index.node_index import EmbeddedNodeIndex
 from memory.errors import StoreUnavailableError
 from memory.model import NodeId, NodeKind, TreeId, mark
@@ -97,6 +97,27 @@ async def test_a_file_that_vanished_or_was_replaced_is_noticed(tmp_path: Path) -
     assert {c.node for c in (await first.search(TREE, ALL)).found} == {"n100", "n101"}
     await first.close()
     await second.close()
+
+
+async def test_an_update_that_is_overtaken_while_it_is_made_does_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "index.db"
+    other = await EmbeddedNodeIndex.open(path)
+    overtaking = False
+
+    def words(text: str) -> list[str]:
+        # Runs between the first look at where the tree stands and the transaction that moves it on.
+        if overtaking:
+            assert other._file.append(TREE, after=0, seq=7, dimension=0, segment=lambda: None)
+        return lexical.words(text)
+
+    index = await EmbeddedNodeIndex.open(path, tokenize=words)
+    overtaking = True
+    assert not await index.update(TREE, after=0, seq=1, upserts=[entry(1)])
+    assert await index.covered(TREE) == 7
+    overtaking = False
+    assert (await index.search(TREE, ALL)).found == []
+    await index.close()
+    await other.close()
 
 
 async def test_another_tokenizer_makes_the_file_anew(tmp_path: Path) -> None:
