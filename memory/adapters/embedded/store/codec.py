@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
-from memory.model import EventId, Item, NodeId, NodeKind, Vector
+from memory.adapters.codec import KIND_NUMBER, KINDS, decode_rows
+from memory.model import EventId, NodeId, NodeKind
 from memory.ports.store import Cost, Create, Grow, LogEntry, Move, Rewrite, Step
-
-STORED = np.dtype("<f2")
-"""Vectors are kept as little-endian float16."""
-
-KINDS = (NodeKind.ROOT, NodeKind.SUMMARY, NodeKind.LEAF)
-KIND_NUMBER = {kind: number for number, kind in enumerate(KINDS)}
-
 
 CONTRIBUTION = struct.Struct("<QI")
 """One packed contribution: its mark, and the leaf's number in its tree."""
@@ -40,23 +31,6 @@ class Tally(msgspec.Struct, array_like=True):
     tokens_out: int = 0
     summary_depths: dict[int, int] = {}
     leaf_depths: dict[int, int] = {}
-
-
-class StoredItem(msgspec.Struct, array_like=True, gc=False):
-    """An item; its text only where it differs from the node's."""
-
-    event_id: str
-    text: str | None
-    chunk: int
-    chunks: int
-    conversation: str | None
-    speaker: str | None
-    source: str | None
-    url: str | None
-    title: str | None
-    at: datetime | None
-    metadata: bytes | None
-    """JSON: msgpack has no integers beyond 64 bits, and callers' records may."""
 
 
 class StoredCreate(msgspec.Struct, array_like=True, tag=0, gc=False):
@@ -116,7 +90,6 @@ class StoredEntry(msgspec.Struct, array_like=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _entries = msgspec.msgpack.Decoder(StoredEntry)
-_items = msgspec.msgpack.Decoder(StoredItem)
 _tallies = msgspec.msgpack.Decoder(Tally)
 _names = msgspec.msgpack.Decoder(tuple[str, ...])
 _parameters = msgspec.msgpack.Decoder(dict[str, float])
@@ -124,35 +97,6 @@ encode: Callable[[Any], bytes] = _encoder.encode
 decode_tally: Callable[[bytes], Tally] = _tallies.decode
 decode_names: Callable[[bytes], tuple[str, ...]] = _names.decode
 decode_parameters: Callable[[bytes], dict[str, float]] = _parameters.decode
-
-
-def encode_vectors(vectors: Sequence[Vector], dimension: int) -> list[bytes]:
-    """
-    Vectors as stored.
-
-    Args:
-        vectors: each (dimension,) float32, finite, representable in float16.
-        dimension: what the tree's model gives.
-
-    Raises:
-        ValueError: another shape, or a component that is not finite in float16.
-    """
-    if not vectors:
-        return []
-    if any(vector.shape != (dimension,) for vector in vectors):
-        shapes = sorted({vector.shape for vector in vectors})
-        raise ValueError(f"vectors must have the shape ({dimension},), got {shapes}")
-    with np.errstate(over="ignore"):
-        block = np.stack(vectors).astype(STORED)
-    if not np.isfinite(block).all():
-        raise ValueError("vectors must be finite")
-    data, size = block.tobytes(), dimension * STORED.itemsize
-    return [data[start : start + size] for start in range(0, len(data), size)]
-
-
-def decode_vector(data: bytes) -> Vector:
-    """(d,) float32 of its stored bytes."""
-    return np.frombuffer(data, STORED).astype(np.float32)
 
 
 def pack_contributions(contributions: Iterable[tuple[int, int]]) -> bytes:
@@ -164,43 +108,6 @@ def pack_contributions(contributions: Iterable[tuple[int, int]]) -> bytes:
 def unpack_contributions(data: bytes) -> list[tuple[int, int]]:
     """Marks and leaves' numbers, oldest first."""
     return list(CONTRIBUTION.iter_unpack(data))
-
-
-def encode_item(item: Item, text: str) -> bytes:
-    """An item of a node whose text is `text`."""
-    return encode(
-        StoredItem(
-            event_id=item.event_id,
-            text=None if item.text == text else item.text,
-            chunk=item.chunk,
-            chunks=item.chunks,
-            conversation=item.conversation,
-            speaker=item.speaker,
-            source=item.source,
-            url=item.url,
-            title=item.title,
-            at=item.at,
-            metadata=json.dumps(dict(item.metadata)).encode() if item.metadata else None,
-        )
-    )
-
-
-def decode_item(data: bytes, text: str) -> Item:
-    """The item of a node whose text is `text`."""
-    stored = _items.decode(data)
-    return Item(
-        event_id=EventId(stored.event_id),
-        text=text if stored.text is None else stored.text,
-        chunk=stored.chunk,
-        chunks=stored.chunks,
-        conversation=stored.conversation,
-        speaker=stored.speaker,
-        source=stored.source,
-        url=stored.url,
-        title=stored.title,
-        at=stored.at,
-        metadata=json.loads(stored.metadata) if stored.metadata else {},
-    )
 
 
 def encode_entry(steps: Sequence[Step], events: Sequence[EventId], vectors: Sequence[bytes], *, at: datetime, first: int) -> bytes:
@@ -274,21 +181,12 @@ def log_entry(seq: int, entry: StoredEntry, leaves: Sequence[bytes]) -> LogEntry
     """
     following = iter(leaves)
     packed = [stored.vector or next(following) for stored in entry.steps if isinstance(stored, StoredCreate | StoredRewrite)]
-    rows = iter(_decode_rows(packed))
+    rows = iter(decode_rows(packed))
     return LogEntry(
         seq=seq,
         at=entry.at,
         steps=tuple(_step(stored, rows) for stored in entry.steps),
         events=tuple(map(EventId, entry.events)),
-    )
-
-
-def _decode_rows(packed: Sequence[bytes]) -> NDArray[np.float32]:
-    """(n, d) float32: one conversion a commit."""
-    return (
-        np.frombuffer(b"".join(packed), STORED).astype(np.float32).reshape(len(packed), -1)
-        if packed
-        else np.empty((0, 0), np.float32)
     )
 
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from memory.adapters.codec import KIND_NUMBER
 from memory.adapters.embedded.store.codec import (
     CONTRIBUTION,
-    KIND_NUMBER,
     Tally,
     pack_contributions,
     unpack_contributions,

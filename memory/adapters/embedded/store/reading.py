@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.adapters.codec import KINDS, STORED, decode_item, decode_vector
 from memory.adapters.embedded.store import codec
 from memory.adapters.embedded.store.schema import KEY_BITS
 from memory.errors import StoreDamagedError, TreeNotFoundError
@@ -104,18 +105,18 @@ def node(values: Sequence[Any], leaves: int) -> Node:
     return Node(
         id=NodeId(name),
         parent=parent,
-        kind=codec.KINDS[kind],
+        kind=KINDS[kind],
         depth=depth,
         mark=Mark(at),
         version=version,
         routing=routing,
         text=text or "",
-        vector=None if vector is None else codec.decode_vector(vector),
+        vector=None if vector is None else decode_vector(vector),
         cohesion=cohesion,
         descendants=descendants if parent is not None else leaves,
         pending=pending,
         provisional=bool(provisional),
-        item=None if item is None else codec.decode_item(item, text),
+        item=None if item is None else decode_item(item, text),
     )
 
 
@@ -181,7 +182,7 @@ def skeleton(connection: sqlite3.Connection, tree: TreeId) -> Skeleton:
         seq=seq,
         ids=ids,
         parents=[names[parent] for parent in parents],
-        kinds=[codec.KINDS[kind] for kind in kinds],
+        kinds=[KINDS[kind] for kind in kinds],
         depths=depths.astype(np.int32),
         versions=versions,
         routings=routings,
@@ -198,9 +199,9 @@ def _all_vectors(connection: sqlite3.Connection, tree: TreeId, number: int, coun
     row = 1
     while row < count:
         packed, found, after = connection.execute(VECTORS, (after, last, VECTORS_PAGE)).fetchone()
-        if not found or row + found > count or len(packed) != found * dimension * codec.STORED.itemsize:
+        if not found or row + found > count or len(packed) != found * dimension * STORED.itemsize:
             raise StoreDamagedError(f"tree {tree}: nodes and vectors do not match")
-        vectors[row : row + found] = np.frombuffer(packed, codec.STORED).reshape(found, dimension)
+        vectors[row : row + found] = np.frombuffer(packed, STORED).reshape(found, dimension)
         row += found
     return vectors
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from memory.adapters.codec import encode_item, encode_vectors
 from memory.adapters.embedded.store import codec
 from memory.adapters.embedded.store.folding import Folded, Folding, Misfit, Row, by_size, named
 from memory.adapters.embedded.store.reading import tree_info
@@ -188,7 +189,7 @@ def _write(connection: sqlite3.Connection, changes: ChangeSet, folded: Folded, p
     many("INSERT INTO vector (key, value) VALUES (?, ?)", ((row.key, packed[row.vector]) for row in new))
     many(
         "INSERT INTO content (key, text, item) VALUES (?, ?, ?)",
-        ((row.key, row.text, None if row.item is None else codec.encode_item(row.item, row.text or "")) for row in new),
+        ((row.key, row.text, None if row.item is None else encode_item(row.item, row.text or "")) for row in new),
     )
     many(
         "UPDATE node SET version = ?, routing = ?, descendants = ?, pending = ?, tail = ? WHERE key = ?",
@@ -236,4 +237,4 @@ def _write(connection: sqlite3.Connection, changes: ChangeSet, folded: Folded, p
 def vectors_of(changes: ChangeSet) -> Callable[[int], list[bytes]]:
     """The stored vectors of the steps of a set, in order, given the dimension."""
     given = [step.vector for step in changes.steps if isinstance(step, Create | Rewrite)]
-    return lambda dimension: codec.encode_vectors(given, dimension)
+    return lambda dimension: encode_vectors(given, dimension)
