@@ -225,6 +225,12 @@ class TestLook:
         assert "Ana 2026-02-05  My cello lesson was fun" in ran.out
         assert max(map(len, ran.out.splitlines())) <= 100
 
+    def test_the_count_of_a_topic_is_seen_however_long_its_text(self, banyan: Banyan) -> None:
+        banyan("ingest", banyan.write("a.jsonl", [turn(number, "the harbour tunnel " * 20) for number in range(3)]))
+        [topic] = [line for line in banyan("tree", "t", "--depth", "1").out.splitlines() if line.startswith("└")]
+        assert topic.endswith("…  3")
+        assert len(topic) <= 100
+
     def test_the_trees_are_listed(self, filled: Banyan) -> None:
         assert filled("tree").out.startswith("t  memtree, hashing:")
         assert [each["tree"] for each in filled("tree", "--json").value["trees"]] == ["t"]
@@ -258,6 +264,7 @@ class TestExport:
 
     def test_there_and_back(self, filled: Banyan, monkeypatch: pytest.MonkeyPatch) -> None:
         assert filled("export", "t", "-o", "t.jsonl.gz").code == 0
+        assert {path.name for path in filled.folder.iterdir()} == {"memory", "turns.jsonl", "t.jsonl.gz"}
         stdout = filled("export", "t").out
         assert gzip.decompress((filled.folder / "t.jsonl.gz").read_bytes()).decode() == stdout
         drawn = filled("tree", "t", "--json").value
