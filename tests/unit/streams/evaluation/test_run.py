@@ -1,0 +1,107 @@
+"""What is measured: the baselines are what they are called, and a session counts however many turns of others come first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from memory.local import LocalMemory
+from memory.model import TreeId
+from memory.ports.index import IndexQuery
+from memory.records import Turn
+from streams.evaluation import run
+from streams.evaluation.dataset import Case, Dataset, Place
+from streams.evaluation.timing import TimedEmbedder
+from streams.settings import Settings
+
+TREE = "t"
+
+
+@pytest.fixture
+async def opened(tmp_path: Path) -> AsyncIterator[tuple[LocalMemory, TimedEmbedder]]:
+    memory, embedder = await run.open_memory(Settings(embedder="hashing"), tmp_path)
+    yield memory, embedder
+    await memory.close()
+
+
+def dataset(turns: Sequence[tuple[str, str, str]], *, text: str, sought: str) -> Dataset:
+    """Turns as (id, session, text), and one question."""
+    places = {(TREE, item): Place(turn=item, session=session) for item, session, _ in turns}
+    case = Case(
+        id="q",
+        tree=TREE,
+        text=text,
+        category="all",
+        turns=frozenset({sought}),
+        sessions=frozenset({places[TREE, sought].session}),
+        answer=None,
+    )
+    return Dataset(
+        format="locomo",
+        group="conversation",
+        records=tuple(Turn(tree=TREE, id=item, text=said, conversation=session) for item, session, said in turns),
+        places=places,
+        cases=(case,),
+        left_out=0,
+        skipped=0,
+    )
+
+
+async def measured(opened: tuple[LocalMemory, TimedEmbedder], data: Dataset, strategy: str) -> run.Asked:
+    memory, embedder = opened
+    stop = asyncio.Event()
+    await run.fill(memory, data, stop=stop, report=lambda *_: None)
+    # Summaries take part in the frequencies that BM25 goes by: it only stands still once they do.
+    assert await memory.fresh()
+    return (await run.ask(memory, embedder, data, strategy, stop=stop, report=lambda *_: None)).asked[0]
+
+
+async def test_bm25_is_the_order_of_the_index(opened: tuple[LocalMemory, TimedEmbedder]) -> None:
+    texts = [f"{'harbour ' * (n % 7)} {'boat ' * (n % 5)} {'other words ' * (n % 11)} number {n}" for n in range(300)]
+    data = dataset([(f"i{n}", f"s{n % 9}", text) for n, text in enumerate(texts)], text="harbour boat", sought="i0")
+    await measured(opened, data, "bm25")
+    memory, embedder = opened
+    vector = (await embedder.embed(["harbour boat"], purpose="query"))[0]
+    query = IndexQuery(vector=vector, terms="harbour boat", dense_k=0, lexical_k=20, scope=run.LEAVES)
+    expected = await memory._parts.index.search(TreeId(TREE), query)
+    best = sorted((round(found.lexical, 4) for found in expected.found), reverse=True)
+    hits, _ = await run._ranked(memory, data, TREE, "harbour boat", "bm25")
+    assert [round(hit.parts["bm25"], 4) for hit in hits[:20]] == best
+    assert len(set(best)) > 5
+
+
+@pytest.mark.parametrize("strategy", ["hybrid", "collapsed", "bm25"])
+async def test_a_session_is_found_behind_many_turns_of_another(opened: tuple[LocalMemory, TimedEmbedder], strategy: str) -> None:
+    crowd = [(f"c{n}", "crowd", f"violin violin violin {n}") for n in range(20)]
+    data = dataset(
+        [*crowd, ("x", "quiet", "a violin among very many other words about gardens and stones")], text="violin", sought="x"
+    )
+    asked = await measured(opened, data, strategy)
+    assert asked.turn["recall@10"] == 0
+    assert asked.session["recall@3"] == 1
+
+
+async def test_contributions_are_leaves_below_summaries(opened: tuple[LocalMemory, TimedEmbedder]) -> None:
+    memory, _ = opened
+    turns = [(f"i{n}", "s", f"the same words again and again {n}") for n in range(12)]
+    await measured(opened, dataset(turns, text="words", sought="i0"), "hybrid")
+    stats = await memory._parts.store.stats(TreeId(TREE))
+    expected = sum((depth - 1) * count for depth, count in stats.leaf_depths.items())
+    assert expected > 0
+    assert await run.contributions(memory, TREE) == expected
+
+
+async def test_a_question_asked_of_no_tree_finds_nothing(opened: tuple[LocalMemory, TimedEmbedder]) -> None:
+    memory, embedder = opened
+    data = dataset([("i0", "s", "violin")], text="violin", sought="i0")
+    lost = Case(id="q", tree="", text="?", category="all", turns=frozenset("x"), sessions=frozenset("y"), answer=None)
+    await measured(opened, data, "hybrid")
+    both = replace(data, cases=(lost, *data.cases))
+    found = await run.ask(memory, embedder, both, "hybrid", stop=asyncio.Event(), report=lambda *_: None)
+    assert [each.turn["recall@10"] for each in found.asked] == [0, 1]
+    assert len(found.search_ms) == len(found.embed_ms) == 1
+    assert 0 < found.embed_ms[0] < found.search_ms[0]
