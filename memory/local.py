@@ -28,8 +28,9 @@ from memory.adapters.embedded.index.node_index import EmbeddedNodeIndex
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.adapters.embedded.leases import InProcessLeases
 from memory.adapters.embedded.store import SqliteTreeStore
-from memory.errors import RecordError
+from memory.errors import RecordError, StoreUnavailableError
 from memory.model import ROOT, EventId, NodeId, TreeId, TreeInfo
+from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 from memory.ports.index import Scope
 from memory.ports.leases import PathLeases
@@ -112,50 +113,77 @@ async def open_local(
         embedder = await asyncio.to_thread(MiniLmEmbedder.open)
     summarizer = summarizer or ExtractiveSummarizer()
     clock = SystemClock()
-    store_path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = not read_only and _make_room(store_path)
     gate = None if read_only else FileLeases(store_path.with_suffix(LOCK_SUFFIX), clock)
     local = gate.local if gate is not None else InProcessLeases(clock)
     leases: PathLeases = gate if gate is not None else local
     store = await SqliteTreeStore.open(store_path, leases=local, read_only=read_only)
+    if fresh:
+        # An index left behind by another store of that name would be believed as far as its commit numbers reach.
+        index_path.unlink(missing_ok=True)
     index = await EmbeddedNodeIndex.open(None if read_only else index_path, tokenize=terms)
-    jobs = InProcessSummaryJobs(clock)
-    views = Views(store, bytes_max=settings.retrieval.view_bytes_max)
-    ingest = Ingest(
+    parts = _assemble(
         store=store,
+        gate=gate,
         leases=leases,
-        jobs=jobs,
+        index=index,
         embedder=embedder,
+        summarizer=summarizer,
         clock=clock,
-        views=views,
-        settings=settings.ingest,
+        settings=settings,
         structure=structure,
         parameters=parameters,
     )
+    memory = LocalMemory(parts, settings=settings, temporary=temporary)
+    if summaries and not read_only:
+        await memory.start_summaries()
+    return memory
+
+
+def _assemble(
+    *,
+    store: SqliteTreeStore,
+    gate: FileLeases | None,
+    leases: PathLeases,
+    index: EmbeddedNodeIndex,
+    embedder: Embedder,
+    summarizer: Summarizer,
+    clock: Clock,
+    settings: MemorySettings,
+    structure: str,
+    parameters: Mapping[str, float] | None,
+) -> _Parts:
+    """The use cases over the given adapters."""
+    jobs = InProcessSummaryJobs(clock)
+    views = Views(store, bytes_max=settings.retrieval.view_bytes_max)
     indexing = Indexing(store=store, index=index)
     summarize = Summarize(
         store=store, leases=leases, embedder=embedder, summarizer=summarizer, clock=clock, settings=settings.summaries
     )
-    memory = LocalMemory(
-        _Parts(
+    return _Parts(
+        store=store,
+        gate=gate,
+        index=index,
+        embedder=embedder,
+        summarizer=summarizer,
+        jobs=jobs,
+        ingest=Ingest(
             store=store,
-            gate=gate,
-            index=index,
-            embedder=embedder,
-            summarizer=summarizer,
+            leases=leases,
             jobs=jobs,
-            ingest=ingest,
-            indexing=indexing,
-            query=Query(store=store, index=index, indexing=indexing, views=views, embedder=embedder, settings=settings.retrieval),
-            inspect=Inspect(store=store, embedder=embedder, views=views),
-            transfer=Transfer(store=store),
-            pool=SummaryPool(jobs=jobs, summarize=summarize, settings=settings.summaries),
+            embedder=embedder,
+            clock=clock,
+            views=views,
+            settings=settings.ingest,
+            structure=structure,
+            parameters=parameters,
         ),
-        settings=settings,
-        temporary=temporary,
+        indexing=indexing,
+        query=Query(store=store, index=index, indexing=indexing, views=views, embedder=embedder, settings=settings.retrieval),
+        inspect=Inspect(store=store, embedder=embedder, views=views),
+        transfer=Transfer(store=store),
+        pool=SummaryPool(jobs=jobs, summarize=summarize, settings=settings.summaries),
     )
-    if summaries and not read_only:
-        await memory.start_summaries()
-    return memory
 
 
 class LocalMemory:
@@ -386,6 +414,15 @@ class LocalMemory:
         await self._parts.summarizer.close()
         if self._temporary is not None:
             await asyncio.to_thread(shutil.rmtree, self._temporary, ignore_errors=True)
+
+
+def _make_room(store_path: Path) -> bool:
+    """Make the folder; whether there is no store in it yet."""
+    try:
+        store_path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailableError(f"the folder {store_path.parent} cannot be made: {error.strerror}") from error
+    return not store_path.exists()
 
 
 def _files(path: Path) -> tuple[Path, Path]:
