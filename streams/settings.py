@@ -59,6 +59,43 @@ class OpenAISettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSettings:
+    """Topics, and how workers share them."""
+
+    prefix: str = "banyan"
+    """What the names of all topics and consumer groups begin with."""
+    partitions: int = 8
+    """Partitions of topics that are made, 1 to 10,000: the most workers that can share one."""
+    replication: int = 1
+    """Copies of topics that are made, 1 to 10; 3 where losing a broker must lose nothing."""
+    retention: timedelta = timedelta(days=7)
+    """How long the broker keeps records: how far back they can be replayed."""
+    instance: str | None = None
+    """Static name of this worker in its group: one that is started again under it goes on at once with its partitions. Must be
+    different for every worker."""
+    session_timeout: timedelta = timedelta(seconds=10)
+    """After how long without a heartbeat a worker's partitions go to the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """`banyan worker`."""
+
+    batch_records: int = 200
+    """Records taken from Kafka together, 1 to 10,000."""
+    batch_wait: timedelta = timedelta(milliseconds=20)
+    """How long a batch waits to be full."""
+    jobs_max: int = 1_000
+    """Summary jobs taken from Kafka and not yet done, 1 to 100,000."""
+    grace: timedelta = timedelta(seconds=20)
+    """How long the work in hand may take after SIGTERM before it is left to another worker."""
+    patience: timedelta = timedelta(minutes=1)
+    """How long a worker that is started waits for the broker."""
+    stall: timedelta = timedelta(minutes=5)
+    """How long records may wait while nothing is in hand before the worker ends, to be started again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
     """What is logged, to standard error."""
 
@@ -80,6 +117,8 @@ class Settings:
     tree stays with the model it was made with."""
     summarizer: str = "extractive"
     """What writes summaries: `extractive` (offline) or `openai:MODEL`."""
+    broker: str = "localhost:9092"
+    """Kafka brokers to ask first, `host:port`, several with commas."""
     model_dir: Path | None = None
     """Folder with the local model's files; without it they come from the installed package or the Hugging Face cache."""
     cache_dir: Path | None = None
@@ -93,6 +132,8 @@ class Settings:
     what is known of the model."""
     tree: TreeSettings = field(default_factory=TreeSettings)
     openai: OpenAISettings = field(default_factory=OpenAISettings)
+    kafka: KafkaSettings = field(default_factory=KafkaSettings)
+    worker: WorkerSettings = field(default_factory=WorkerSettings)
     log: LogSettings = field(default_factory=LogSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
 
@@ -137,7 +178,7 @@ class Loaded:
 
 
 _TABLES = {"tree": "", "memory": "", "openai": "openai_", "log": "log_", "ingest": "ingest_", "summaries": "summaries_"}
-_TABLES |= {"retrieval": "retrieval_"}
+_TABLES |= {"retrieval": "retrieval_", "kafka": "kafka_", "worker": "worker_"}
 _VARIABLES = {"openai_api_key": "OPENAI_API_KEY", "openai_base_url": "OPENAI_BASE_URL"}
 _SECONDS = 86_400.0
 _BOUNDS: dict[str, tuple[float, float]] = {
@@ -145,6 +186,16 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "embedder_dimensions": (1, 8_192),
     "embedder_unrelated_cosine": (-1, 0.99),
     "openai_timeout": (0.1, 3_600),
+    "kafka_partitions": (1, 10_000),
+    "kafka_replication": (1, 10),
+    "kafka_retention": (60, 3_650 * _SECONDS),
+    "kafka_session_timeout": (1, 300),
+    "worker_batch_records": (1, 10_000),
+    "worker_batch_wait": (0.001, 10),
+    "worker_jobs_max": (1, 100_000),
+    "worker_grace": (0, 3_600),
+    "worker_patience": (0, _SECONDS),
+    "worker_stall": (1, _SECONDS),
     "theta_base": (0.01, 0.99),
     "theta_rate": (0, 5),
     "depth_max": (1, 64),

@@ -145,14 +145,33 @@ class Ingest:
         Raises:
             EmbedderError, EmbedderAnswerError: nothing was embedded.
         """
+        [prepared] = await self.prepare_all({tree: records})
+        return prepared
+
+    async def prepare_all(self, batches: Mapping[TreeId, Sequence[Record]]) -> list[Prepared]:
+        """
+        `prepare` for several trees, in their order, embedded in one call.
+
+        Raises:
+            EmbedderError, EmbedderAnswerError: nothing was embedded.
+        """
+        known = await asyncio.gather(*(self._known(tree, records) for tree, records in batches.items()))
+        fresh = [
+            tuple(record for record in records if record.id not in seen)
+            for records, seen in zip(batches.values(), known, strict=True)
+        ]
+        cut = [[items(record, chunk_tokens=self._settings.chunk_tokens) for record in records] for records in fresh]
+        rows = iter(await self._embed([item for batch in cut for group in batch for item in group]))
+        return [
+            Prepared(
+                tree, records, tuple(tuple(Insertion(item=item, vector=next(rows)) for item in group) for group in batch), seen
+            )
+            for tree, records, batch, seen in zip(batches, fresh, cut, known, strict=True)
+        ]
+
+    async def _known(self, tree: TreeId, records: Sequence[Record]) -> dict[EventId, Receipt]:
         await self.ensure_tree(tree)
-        known = await self._store.receipts(tree, [EventId(record.id) for record in records])
-        fresh = tuple(record for record in records if record.id not in known)
-        cut = [items(record, chunk_tokens=self._settings.chunk_tokens) for record in fresh]
-        vectors = await self._embed([item for group in cut for item in group])
-        rows = iter(vectors)
-        insertions = tuple(tuple(Insertion(item=item, vector=next(rows)) for item in group) for group in cut)
-        return Prepared(tree, fresh, insertions, known)
+        return await self._store.receipts(tree, [EventId(record.id) for record in records])
 
     async def commit(self, prepared: Prepared, records: Sequence[Record]) -> list[EventResult]:
         """
