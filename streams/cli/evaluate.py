@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _FORMATS = ("locomo", "multihoprag", "passages")
 _STRATEGIES = ("hybrid", "collapsed", "traversal", "dense", "bm25")
+_READABLE = ("hybrid", "collapsed", "traversal")
 _STOPPING = "stopping after what is in hand; Ctrl-C again ends at once"
 _OPENAI = "openai:"
 
@@ -175,8 +177,12 @@ class _Evaluation:
         self._show(result)
         code = Exit.OK
         model = self._model(judging)
-        if model is not None:
-            exams = {each: await self._exams(each, judging) for each in (strategies if named else strategies[:1])}
+        # The last two strategies of the list are measures: nothing makes a context with them.
+        readable = [each for each in strategies if each in _READABLE][: None if named else 1]
+        if model is not None and not readable:
+            self._output.warn(f"nothing to judge: answers are made with {', '.join(_READABLE)}")
+        elif model is not None:
+            exams = {each: await self._exams(each, judging) for each in readable}
             marks = await self._examine(exams, model, judging)
             if marks is not None:
                 asked = len(next(iter(exams.values())))
@@ -242,15 +248,13 @@ class _Evaluation:
         """The questions whose answer is known, with what the memory gives for them."""
         from streams.evaluation.judge import Exam  # noqa: PLC0415
 
-        # The measured names that are no strategies of the memory are read as what they stand for.
-        name = {"dense": "collapsed", "bm25": "hybrid"}.get(strategy, strategy)
         exams = []
         for case in self._dataset.cases:
             if self._stop.is_set():
                 break
             if case.answer is None or not case.tree:
                 continue
-            packed = await self._memory.context(case.tree, case.text, tokens=judging.tokens, strategy=name)
+            packed = await self._memory.context(case.tree, case.text, tokens=judging.tokens, strategy=strategy)
             exams.append(Exam(id=case.id, category=case.category, query=case.text, context=packed.text, answer=case.answer))
         return exams
 
@@ -302,7 +306,12 @@ class _Evaluation:
         if judging.yes:
             return True
         if sys.stdin.isatty() and sys.stderr.isatty():
-            return click.confirm("Go on?", err=True)
+            # While the terminal is waited for the loop is not, so that Ctrl-C must not wait for it either.
+            handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+            try:
+                return click.confirm("Go on?", err=True)
+            finally:
+                signal.signal(signal.SIGINT, handler)
         if judging.model is None:
             self._output.note("not answered and judged: --yes agrees to it, --no-judge says that it is not wanted")
             return False

@@ -74,9 +74,9 @@ def _locomo(folder: Path) -> Dataset:
     for row in _rows(folder / "conversations.jsonl"):
         sample = row.text("sample_id")
         tree = trees.setdefault(sample, _tree_name("locomo", sample))
-        for session in row.list("sessions"):
+        for session in row.list("sessions", needed=False):
             at = _session_time(session.value)
-            for turn in session.list("turns"):
+            for turn in session.list("turns", needed=False):
                 dia_id = turn.text("dia_id")
                 key = _session_of(dia_id)
                 fields = {

@@ -173,6 +173,17 @@ def test_answers_are_judged_and_kept(
     assert again["strategies"] == judged["strategies"]
 
 
+def test_measures_that_make_no_context_are_not_judged(
+    banyan: Banyan, passages: str, server: FakeOpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+    ran = banyan("eval", "passages", passages, "--strategy", "bm25", "--judge", "m", "--yes", "--json")
+    assert ran.code == 0
+    assert "judged" not in ran.value
+    assert "nothing to judge" in ran.err
+    assert server.requests == []
+
+
 def test_nobody_is_charged_without_agreeing(
     banyan: Banyan, passages: str, server: FakeOpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
