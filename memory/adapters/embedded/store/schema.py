@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from memory.adapters.embedded.files import transaction
@@ -106,9 +107,12 @@ def check_identity(connection: sqlite3.Connection, path: Path, *, newest: int = 
         StoreDamagedError: the file belongs to another program.
         StoreVersionError: a newer Banyan wrote it.
     """
-    owner, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
+    # One transaction: between two reads another process may make the file.
+    with nullcontext() if connection.in_transaction else transaction(connection):
+        owner, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
+        empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
     if owner != APPLICATION_ID:
-        if owner == 0 and version == 0 and connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
+        if owner == 0 and version == 0 and empty:
             return 0
         raise StoreDamagedError(f"{path} is an SQLite file of another program; choose another path")
     if version > newest:

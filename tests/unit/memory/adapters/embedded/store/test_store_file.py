@@ -9,13 +9,14 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from memory.adapters.embedded.store import SqliteTreeStore
-from memory.adapters.embedded.store.schema import APPLICATION_ID, MIGRATIONS, VERSION_1, migrate
+from memory.adapters.embedded.store.schema import APPLICATION_ID, MIGRATIONS, VERSION_1, check_identity, migrate
 from memory.adapters.embedded.store.snapshot import Snapshot
 from memory.errors import (
     StoreBusyError,
@@ -172,6 +173,24 @@ def test_older_files_are_migrated_in_order_and_once(tmp_path: Path) -> None:
     with pytest.raises(StoreVersionError):
         migrate(connection, path, migrations=later[:2])
     connection.close()
+
+
+@pytest.mark.parametrize("moment", ["application_id", "user_version", "sqlite_schema"])
+def test_a_file_that_another_process_makes_meanwhile_is_no_strangers(tmp_path: Path, moment: str) -> None:
+    path = tmp_path / "new.db"
+    mine, other = (sqlite3.connect(path, isolation_level=None, timeout=0) for _ in range(2))
+
+    def interfere(statement: str) -> None:
+        if moment in statement:
+            mine.set_trace_callback(None)
+            with suppress(sqlite3.OperationalError):  # locked, when it comes too late
+                migrate(other, path)
+
+    mine.set_trace_callback(interfere)
+    assert check_identity(mine, path) in {0, len(MIGRATIONS)}
+    migrate(mine, path)
+    mine.close()
+    other.close()
 
 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
