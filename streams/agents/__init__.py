@@ -1,0 +1,1 @@
+"""What reads topics of records: thin, each registers itself with an app."""

@@ -1,0 +1,118 @@
+"""
+Our own producer: idempotent, acknowledged by all replicas.
+
+Faust's own is not idempotent by default, and a future of it that nobody awaits hides a failed send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self
+
+from memory.errors import BanyanError
+from streams.broker import DEAD_LETTER_BYTES_MAX, translated
+
+if TYPE_CHECKING:
+    from aiokafka import AIOKafkaProducer
+
+Headers = Sequence[tuple[str, bytes]]
+SCHEMA_HEADER = "banyan-schema"
+"""What a message is and the version of its form, e.g. `turn/1`."""
+_LINGER_MS = 5
+_BATCH_BYTES = 131_072
+_REQUEST_TIMEOUT_MS = 40_000
+_SEQUENCE_LOST = frozenset(
+    {"OutOfOrderSequenceNumber", "ProducerFenced", "InvalidProducerEpoch", "InvalidProducerIdMapping", "UnknownProducerId"}
+)
+
+
+class Producer:
+    """
+    Sends messages to Kafka.
+
+    Args:
+        address: brokers to ask first, `host:port`, several with commas.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._producer: AIOKafkaProducer | None = None
+        self._broken = False
+        """The broker does not know this producer's sequence any more: only a new one can go on."""
+
+    async def start(self) -> Self:
+        """
+        Connect.
+
+        Raises:
+            BrokerUnavailableError: nobody answers there.
+        """
+        from aiokafka import AIOKafkaProducer  # noqa: PLC0415  # an optional extra
+
+        with translated(self._address):
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self._address.split(","),
+                enable_idempotence=True,
+                acks="all",
+                linger_ms=_LINGER_MS,
+                max_batch_size=_BATCH_BYTES,
+                max_request_size=DEAD_LETTER_BYTES_MAX,
+                request_timeout_ms=_REQUEST_TIMEOUT_MS,
+            )
+            try:
+                await producer.start()
+            except BaseException:
+                await producer.stop()
+                raise
+        self._producer = producer
+        self._broken = False
+        return self
+
+    async def send(
+        self, topic: str, value: bytes | None, *, key: bytes | None = None, headers: Headers = ()
+    ) -> asyncio.Future[object]:
+        """
+        Hand a message over; waits while the producer's buffer is full.
+
+        Returns:
+            Done when the broker has it on all replicas; to be given to `delivered`, since a dropped one hides a failure.
+
+        Raises:
+            BrokerUnavailableError, BrokerRefusedError: it could not be handed over.
+        """
+        if self._broken:
+            await self.stop()
+            await self.start()
+        assert self._producer is not None, "start() comes first"
+        with self._told(), translated(self._address):
+            future: asyncio.Future[object] = await self._producer.send(topic, value, key=key, headers=list(headers))
+            return future
+
+    async def delivered(self, futures: Iterable[asyncio.Future[object]]) -> None:
+        """
+        Wait until all are on the broker.
+
+        Raises:
+            BrokerUnavailableError, BrokerRefusedError: of one that is not; all have ended by then.
+        """
+        outcomes = await asyncio.gather(*futures, return_exceptions=True)
+        with self._told(), translated(self._address):
+            for outcome in outcomes:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+
+    async def stop(self) -> None:
+        """Send what is left and disconnect; idempotent."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await producer.stop()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except BanyanError as error:
+            self._broken = self._broken or type(error.__cause__).__name__ in _SEQUENCE_LOST
+            raise

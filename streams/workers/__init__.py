@@ -1,0 +1,1 @@
+"""What reads topics of work: thin, each registers itself with an app."""
