@@ -164,11 +164,23 @@ async def test_a_title_in_the_question_counts_in_any_case() -> None:
 
 async def test_a_document_beyond_the_candidates_is_followed_with_its_own_scores() -> None:
     nodes = [*DOCUMENTS, document(5, "Night", "A long night of film.", 0), document(6, "Dawn", "A long film.", 0)]
-    ranking = await ask(nodes, "Who made the film of the long night?", 0, recipe=Recipe(candidates=3))
+    ranking = await ask(nodes, "Who made the film of the long night?", 0, recipe=Recipe(candidates=3, mention_bonus=2.0), k=3)
     followed = {ranked.node: ranked.parts for ranked in ranking.ranked}[NodeId("n1")]
     assert followed["title"] > 0.0
     assert followed["bm25"] == 0.0
     assert len(order(ranking)) == len(set(order(ranking)))
+
+
+async def test_a_followed_document_that_also_is_a_neighbour_stands_once_and_may_answer() -> None:
+    def chunk(number: int, index: int, text: str, topic: int) -> Node:
+        item = Item(event_id=EventId("d"), text=text, title="Mara Ito", source="atlas", chunk=index, chunks=2)
+        return leaf(number, item, towards(topic))
+
+    film = Item(event_id=EventId("f"), text="A film by Mara Ito.", title="Film", source="atlas")
+    nodes = [leaf(0, film, towards(0)), chunk(1, 0, "She was born in Lund.", 5), chunk(2, 1, "Her film won.", 0)]
+    for scope in (Scope(), Scope(source="atlas")):
+        ranking = await ask(nodes, "film", 0, k=2, recipe=Recipe(candidates=2, mention_bonus=2.0), scope=scope)
+        assert order(ranking) == ["n1", "n0"]
 
 
 async def test_a_document_does_not_lift_itself() -> None:
