@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -226,18 +226,32 @@ class SummaryPool:
         jobs: the queue.
         summarize: the use case.
         settings: number of workers, attempts, backoff.
+        given_up: told of a job that is given up, before it is done.
     """
 
-    def __init__(self, *, jobs: SummaryJobs, summarize: Summarize, settings: SummarySettings) -> None:
+    def __init__(
+        self,
+        *,
+        jobs: SummaryJobs,
+        summarize: Summarize,
+        settings: SummarySettings,
+        given_up: Callable[[SummaryJob, Exception], None] | None = None,
+    ) -> None:
         self._jobs = jobs
         self._summarize = summarize
         self._settings = settings
+        self._given_up = given_up
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def counts(self) -> SummaryCounts:
         """What was done so far."""
         return self._summarize.counts
+
+    @property
+    def running(self) -> bool:
+        """Whether there are workers."""
+        return bool(self._tasks)
 
     def start(self) -> None:
         """Start the workers; needs a running loop."""
@@ -281,6 +295,8 @@ class SummaryPool:
         # is given up after a budget, or it would be paid for without end.
         if not away and (isinstance(error, PermanentError) or job.attempt + 1 >= self._settings.attempts_max):
             self.counts.given_up += 1
+            if self._given_up is not None:
+                self._given_up(job, error)
             await self._jobs.done(job)
             return
         wait = min(self._settings.backoff.total_seconds() * 2 ** min(job.attempt, 20), self._settings.backoff_max.total_seconds())
