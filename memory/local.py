@@ -15,11 +15,14 @@ import shutil
 import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
+
+import msgspec
 
 from memory.adapters.embedded.clock import SystemClock
 from memory.adapters.embedded.extractive import ExtractiveSummarizer
@@ -38,6 +41,7 @@ from memory.ports.summarizer import Summarizer
 from memory.records import Record, parse, tree_id
 from memory.results import CheckReport, EventResult, EventStatus, SearchAnswer, TreeNode, TreeReport
 from memory.retrieval.text import terms
+from memory.service.freshness import Freshness
 from memory.service.indexing import Indexing
 from memory.service.ingest import Ingest
 from memory.service.inspect import Inspect
@@ -52,7 +56,6 @@ from memory.tree.routing import Decision
 STORE_FILE = "store.db"
 INDEX_FILE = "index.db"
 LOCK_SUFFIX = ".lock"
-FRESH_POLL = 0.05  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class _Parts:
     inspect: Inspect
     transfer: Transfer
     pool: SummaryPool
+    freshness: Freshness
 
 
 async def open_local(
@@ -103,40 +107,45 @@ async def open_local(
         StoreDamagedError, StoreVersionError, StoreUnavailableError, StoreBusyError: about the store's file.
     """
     settings = settings or MemorySettings()
-    temporary = None
-    if path is None:
-        temporary = path = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="banyan-"))
-    store_path, index_path = _files(Path(path))
-    if embedder is None:
-        from memory.adapters.minilm import MiniLmEmbedder  # noqa: PLC0415  # an optional extra
+    async with AsyncExitStack() as undo:
+        temporary = None
+        if path is None:
+            temporary = path = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="banyan-"))
+            undo.callback(shutil.rmtree, temporary, ignore_errors=True)
+        store_path, index_path = _files(Path(path))
+        if embedder is None:
+            from memory.adapters.minilm import MiniLmEmbedder  # noqa: PLC0415  # an optional extra
 
-        embedder = await asyncio.to_thread(MiniLmEmbedder.open)
-    summarizer = summarizer or ExtractiveSummarizer()
-    clock = SystemClock()
-    fresh = not read_only and _make_room(store_path)
-    gate = None if read_only else FileLeases(store_path.with_suffix(LOCK_SUFFIX), clock)
-    local = gate.local if gate is not None else InProcessLeases(clock)
-    leases: PathLeases = gate if gate is not None else local
-    store = await SqliteTreeStore.open(store_path, leases=local, read_only=read_only)
-    if fresh:
-        # An index left behind by another store of that name would be believed as far as its commit numbers reach.
-        index_path.unlink(missing_ok=True)
-    index = await EmbeddedNodeIndex.open(None if read_only else index_path, tokenize=terms)
-    parts = _assemble(
-        store=store,
-        gate=gate,
-        leases=leases,
-        index=index,
-        embedder=embedder,
-        summarizer=summarizer,
-        clock=clock,
-        settings=settings,
-        structure=structure,
-        parameters=parameters,
-    )
-    memory = LocalMemory(parts, settings=settings, temporary=temporary)
-    if summaries and not read_only:
-        await memory.start_summaries()
+            embedder = await asyncio.to_thread(MiniLmEmbedder.open)
+        clock = SystemClock()
+        fresh = not read_only and _make_room(store_path)
+        gate = None if read_only else _open_gate(store_path, clock)
+        if gate is not None:
+            undo.callback(gate.close)
+        local = gate.local if gate is not None else InProcessLeases(clock)
+        store = await SqliteTreeStore.open(store_path, leases=local, read_only=read_only)
+        undo.push_async_callback(store.close)
+        if fresh:
+            # An index left behind by another store of that name would be believed as far as its commit numbers reach.
+            index_path.unlink(missing_ok=True)
+        index = await EmbeddedNodeIndex.open(None if read_only else index_path, tokenize=terms)
+        undo.push_async_callback(index.close)
+        parts = _assemble(
+            store=store,
+            gate=gate,
+            leases=gate if gate is not None else local,
+            index=index,
+            embedder=embedder,
+            summarizer=summarizer or ExtractiveSummarizer(),
+            clock=clock,
+            settings=settings,
+            structure=structure,
+            parameters=parameters,
+        )
+        memory = LocalMemory(parts, settings=settings, temporary=temporary)
+        if summaries and not read_only:
+            await memory.start_summaries()
+        undo.pop_all()
     return memory
 
 
@@ -160,6 +169,7 @@ def _assemble(
     summarize = Summarize(
         store=store, leases=leases, embedder=embedder, summarizer=summarizer, clock=clock, settings=settings.summaries
     )
+    pool = SummaryPool(jobs=jobs, summarize=summarize, settings=settings.summaries)
     return _Parts(
         store=store,
         gate=gate,
@@ -182,7 +192,8 @@ def _assemble(
         query=Query(store=store, index=index, indexing=indexing, views=views, embedder=embedder, settings=settings.retrieval),
         inspect=Inspect(store=store, embedder=embedder, views=views),
         transfer=Transfer(store=store),
-        pool=SummaryPool(jobs=jobs, summarize=summarize, settings=settings.summaries),
+        pool=pool,
+        freshness=Freshness(store=store, jobs=jobs, pool=pool, clock=clock),
     )
 
 
@@ -221,15 +232,13 @@ class LocalMemory:
         parsed: list[Record] = []
         order: list[EventResult | None] = []
         for record in records:
-            if not isinstance(record, Mapping):
-                parsed.append(record)
-                order.append(None)
-                continue
+            # Records are checked like objects: a `Turn` can be made with any content.
+            given = record if isinstance(record, Mapping) else msgspec.structs.asdict(record)
             try:
-                parsed.append(parse(record, tree=tree, limits=self._settings.ingest))
+                parsed.append(parse(given, tree=tree if given is record else None, limits=self._settings.ingest))
                 order.append(None)
             except RecordError as error:
-                order.append(_rejected(record, tree, str(error)))
+                order.append(_rejected(given, tree, str(error)))
         # Batches are by tree, so that results come in another order than the records when these name several trees.
         results: dict[tuple[str, str], deque[EventResult]] = {}
 
@@ -347,9 +356,20 @@ class LocalMemory:
         return self._parts.transfer.export(tree_id(tree))
 
     async def import_(self, lines: AsyncIterator[bytes] | Iterable[bytes], *, tree: str | None = None) -> TreeInfo:
-        """A tree from exported lines; repeating it changes nothing."""
-        info = await self._parts.transfer.import_(lines, tree=tree, model=self._parts.embedder.model)
-        await requeue_dirty(self._parts.store, self._parts.jobs, [info.id])
+        """
+        A tree from exported lines; repeating it changes nothing.
+
+        One that was interrupted goes on as long as nobody wrote to the half of it that is there. This process's summaries wait
+        meanwhile; a process that may repeat an import is best opened without them, and starts them afterwards.
+        """
+        summarizing = self._parts.pool.running
+        await self._parts.pool.stop()
+        try:
+            info = await self._parts.transfer.import_(lines, tree=tree, model=self._parts.embedder.model)
+            await requeue_dirty(self._parts.store, self._parts.jobs, [info.id])
+        finally:
+            if summarizing:
+                self._parts.pool.start()
         return info
 
     # ---------------------------------------------------------------------------------------------------------- summaries
@@ -373,29 +393,23 @@ class LocalMemory:
         timeout: timedelta | None = None,  # noqa: ASYNC109
     ) -> bool:
         """
-        Wait until no summary of a tree, or of any, is waiting.
+        Wait until no summary of a tree, or of any, is pending; what a process that died left behind is made here.
+
+        Without a pool (`summaries=False`) this waits for other processes.
 
         Args:
             tree: None for all.
-            progress: called with the number of jobs left, about twenty times a second.
+            progress: called with the number of summaries left, about twenty times a second.
             timeout: longest wait; None for no limit.
 
         Returns:
             False when the time was over or nodes were given up.
         """
-        name = tree_id(tree) if tree is not None else None
-        given_up = self.summary_counts.given_up
-        loop = asyncio.get_running_loop()
-        end = loop.time() + timeout.total_seconds() if timeout is not None else None
-        while left := self._parts.jobs.backlog(name):
-            if progress is not None:
-                progress(left)
-            if end is not None and loop.time() >= end:
-                return False
-            await asyncio.sleep(FRESH_POLL)
-        if progress is not None:
-            progress(0)
-        return self.summary_counts.given_up == given_up
+        return await self._parts.freshness.wait(
+            tree_id(tree) if tree is not None else None,
+            progress=progress,
+            seconds=timeout.total_seconds() if timeout is not None else None,
+        )
 
     # ------------------------------------------------------------------------------------------------------------ the end
 
@@ -423,6 +437,16 @@ def _make_room(store_path: Path) -> bool:
     except OSError as error:
         raise StoreUnavailableError(f"the folder {store_path.parent} cannot be made: {error.strerror}") from error
     return not store_path.exists()
+
+
+def _open_gate(store_path: Path, clock: Clock) -> FileLeases | None:
+    """Leases among processes; None in a folder that cannot be written, where the store can only be read anyway."""
+    try:
+        return FileLeases(store_path.with_suffix(LOCK_SUFFIX), clock)
+    except StoreUnavailableError:
+        if not store_path.is_file():
+            raise
+        return None
 
 
 def _files(path: Path) -> tuple[Path, Path]:
