@@ -33,8 +33,9 @@ STRIPES = 1 << 20
 HOLD_MAX = 0.05  # seconds
 """How long a process goes on with a tree, lease after lease, while others wait for it."""
 POLL_FIRST, POLL_LAST = 0.0005, 0.01  # seconds
-STUCK_WAIT = 0.05  # seconds
-"""Longest wait for a lock that was not to be had in a lease's whole wait: its process is stopped or stuck."""
+STUCK_WAIT, STUCK_REST = 0.05, 1.0  # seconds
+"""Longest wait for a lock that was not to be had in a lease's whole wait (its process is stopped or stuck), and how long it is then
+only tried and not waited for."""
 
 _SET = getattr(fcntl, "F_OFD_SETLK", None)
 _GET = getattr(fcntl, "F_OFD_GETLK", None)
@@ -52,6 +53,8 @@ class _Gate:
     polite: float = 0.0
     """Until when we leave the lock to those who wait."""
     stuck: bool = False
+    rested: float = 0.0
+    """When a stuck lock is waited for again."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -198,13 +201,17 @@ class FileLeases(PathLeases):
         if not self._set(fcntl.F_WRLCK, stripe * 2):
             gate.since = None
             if gate.stuck:
-                end = min(end, self._clock.monotonic() + STUCK_WAIT)
+                now = self._clock.monotonic()
+                if now < gate.rested:
+                    return False
+                end = min(end, now + STUCK_WAIT)
             self._set(fcntl.F_RDLCK, stripe * 2 + 1)
             pause = POLL_FIRST
             try:
                 while not self._set(fcntl.F_WRLCK, stripe * 2):
                     if self._clock.monotonic() >= end:
                         gate.stuck = True
+                        gate.rested = self._clock.monotonic() + STUCK_REST
                         return False
                     await self._clock.sleep(pause)
                     pause = min(pause * 1.5, POLL_LAST)
