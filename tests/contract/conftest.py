@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -12,12 +14,18 @@ import pytest
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.adapters.embedded.leases import InProcessLeases
 from memory.adapters.embedded.store import SqliteTreeStore
+from memory.adapters.redis import Link, RedisPathLeases, RedisSettings, RedisTreeStore
 from memory.ports.jobs import SummaryJobs
 from memory.ports.leases import PathLeases
 from memory.ports.store import TreeStore
 from tests.fakes.clock import FakeClock
+from tests.fakes.scaled_leases import ScaledLeases
+from tests.servers.redis import RedisServer
 
 Elapse = Callable[[float], Awaitable[None]]
+
+SECOND = 0.25
+"""Real seconds that a second of the suites takes on a server, whose clock runs by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +34,14 @@ class Family:
 
     store: TreeStore
     leases: PathLeases
-    jobs: SummaryJobs
+    jobs: SummaryJobs | None
+    """None where the family has no queue of its own."""
     elapse: Elapse
     """Lets that many seconds pass, and everything that can run in them run."""
 
 
 @asynccontextmanager
-async def embedded(folder: Path) -> AsyncIterator[Family]:
+async def embedded(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[Family]:  # noqa: ARG001
     clock = FakeClock()
     leases = InProcessLeases(clock)
     store = await SqliteTreeStore.open(folder / "banyan.db", leases=leases)
@@ -40,14 +49,48 @@ async def embedded(folder: Path) -> AsyncIterator[Family]:
     await store.close()
 
 
-FAMILIES: dict[str, Callable[[Path], AbstractAsyncContextManager[Family]]] = {
+@asynccontextmanager
+async def on_redis(url: str) -> AsyncIterator[Family]:
+    link = await Link.open(RedisSettings(url=url, prefix=f"test-{secrets.token_hex(6)}"))
+    yield Family(
+        store=RedisTreeStore(link),
+        leases=ScaledLeases(RedisPathLeases(link), SECOND),
+        jobs=None,
+        elapse=lambda seconds: asyncio.sleep(seconds * SECOND),
+    )
+    await link.close()
+
+
+@asynccontextmanager
+async def single_redis(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[Family]:  # noqa: ARG001
+    async with on_redis(request.getfixturevalue("redis_url")) as family:
+        yield family
+
+
+@asynccontextmanager
+async def redis_cluster_of_three(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[Family]:  # noqa: ARG001
+    nodes: list[RedisServer] = request.getfixturevalue("redis_cluster")
+    async with on_redis(f"redis+cluster://127.0.0.1:{nodes[0].port}") as family:
+        yield family
+
+
+FAMILIES: dict[str, Callable[[pytest.FixtureRequest, Path], AbstractAsyncContextManager[Family]]] = {
     "embedded": embedded,
+    "redis": single_redis,
+    "redis-cluster": redis_cluster_of_three,
 }
+WITH_JOBS = ("embedded",)
 
 
-@pytest.fixture(params=FAMILIES)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every family that has the ports that a test asks for."""
+    if "family" in metafunc.fixturenames:
+        metafunc.parametrize("family", WITH_JOBS if "jobs" in metafunc.fixturenames else FAMILIES, indirect=True)
+
+
+@pytest.fixture
 async def family(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Family]:
-    async with FAMILIES[request.param](tmp_path) as made:
+    async with FAMILIES[request.param](request, tmp_path) as made:
         yield made
 
 
@@ -63,6 +106,7 @@ def leases(family: Family) -> PathLeases:
 
 @pytest.fixture
 def jobs(family: Family) -> SummaryJobs:
+    assert family.jobs is not None
     return family.jobs
 
 

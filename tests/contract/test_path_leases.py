@@ -189,8 +189,10 @@ async def test_waiters_are_served_in_order_of_arrival(acquire: Acquire, leases: 
         order.append(number)
         await leases.release(lease)
 
-    waiters = [asyncio.create_task(wait(number)) for number in range(8)]
-    await elapse(0.1)
+    waiters = []
+    for number in range(8):
+        waiters.append(asyncio.create_task(wait(number)))
+        await elapse(0.1)  # arrival is when the request does: at once, they would race
     await leases.release(holder)
     await elapse(1)
     await asyncio.gather(*waiters)

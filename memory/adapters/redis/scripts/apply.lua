@@ -1,0 +1,224 @@
+#!lua
+-- Compare and apply one change set: all of it or nothing (memory/ports/store.py; decision 0006).
+--
+-- KEYS  1 state  2 nodes  3 content  4 events  5 order  6 log  7 dirty  8 … 15 leases (ends, held, nodes, granted, queue, seen,
+--       wants, token: see lib_leases)  16 … children and contributions of the nodes that the request names by number
+-- ARGV  1 msgpack request (memory/adapters/redis/folding.py)  2 msgpack names  3 body of the log entry  4 name of this commit
+--       5 token of a lease, or ""  6 "1" when this is asked again after an answer was lost  7 "1" to write even when nothing is
+--       changed, so that a WAIT that follows covers what was found  8 "1" to refuse what would change the children of a node that
+--       another's lease has
+-- REPLY {1, seq} applied · {2, event, receipt, …} seen · {3, seq, node, …} stale · {4, node} of the wrong kind ·
+--       {5, dimension} the vectors have another · {6} the lease has ended
+-- ERROR NOTREE
+-- COST  O(steps + names + contributions added or trimmed + log of children of the parents); reads and writes nothing else
+-- include: lib_leases
+-- include: lib_rows
+
+local request, names = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[2])
+local STATE, NODES, CONTENT, EVENTS, ORDER, LOG, DIRTY = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local keys = {
+  ends = KEYS[8], held = KEYS[9], nodes = KEYS[10], granted = KEYS[11], queue = KEYS[12], seen = KEYS[13], wants = KEYS[14],
+  token = KEYS[15],
+}
+local FIRST_KEY = 15 -- the request numbers its keys from 1
+
+local found = redis.call('HMGET', STATE, 'seq', 'dimension')
+if not found[1] then return NO_TREE end
+local last, dimension = tonumber(found[1]), tonumber(found[2])
+local now = clock()
+
+-- ------------------------------------------------------------------------------------------------------------ compare
+
+if ARGV[6] == '1' then
+  -- Asked again: was it applied then, and only the answer lost?
+  for _, entry in ipairs(redis.call('XREVRANGE', LOG, '+', '-', 'COUNT', 64)) do
+    for index = 1, #entry[2], 2 do
+      if entry[2][index] == 'x' and entry[2][index + 1] == ARGV[4] then
+        if ARGV[7] == '1' then redis.call('HSET', STATE, 'asked', digits(now)) end
+        return {1, tonumber(string.match(entry[1], '^(%d+)'))}
+      end
+    end
+  end
+end
+
+if ARGV[5] ~= '' then
+  local ends = redis.call('ZSCORE', keys.ends, ARGV[5])
+  if not ends or tonumber(ends) <= now then return {6} end
+end
+
+if #request.events > 0 then
+  local seen = {2}
+  for index, receipt in ipairs(hmget(EVENTS, request.events)) do
+    if receipt then
+      seen[#seen + 1] = request.events[index]
+      seen[#seen + 1] = receipt
+    end
+  end
+  if #seen > 1 then
+    if ARGV[7] == '1' then redis.call('HSET', STATE, 'asked', digits(now)) end
+    return seen
+  end
+end
+if request.dimension > 0 and request.dimension ~= dimension then return {5, dimension} end
+
+local rows = {} -- by number of the name: {kind, provisional, depth, version, routing, descendants, pending, mark, cohesion, parent}
+for index, packed in ipairs(hmget(NODES, names)) do
+  if packed then
+    local kind, provisional, depth, version, routing, descendants, pending, mark, cohesion = struct.unpack(ROW, packed)
+    rows[index] = {kind, provisional, depth, version, routing, descendants, pending, mark, cohesion, string.sub(packed, ROW_SIZE + 1)}
+  end
+end
+
+local stale, is_stale = {3, last}, {}
+local function misfit(index)
+  if not is_stale[index] then
+    is_stale[index] = true
+    stale[#stale + 1] = names[index]
+  end
+end
+
+for _, index in ipairs(request.contradictions) do misfit(index) end
+for _, index in ipairs(request.new) do if rows[index[1]] then misfit(index[1]) end end
+for _, index in ipairs(request.present) do if not rows[index] then misfit(index) end end
+for _, index in ipairs(request.summaries) do
+  if rows[index] and rows[index][1] ~= 1 then return {4, names[index]} end
+end
+for index = 1, #request.expects, 3 do
+  local row, version, routing = rows[request.expects[index]], request.expects[index + 1], request.expects[index + 2]
+  if not row or (version >= 0 and version ~= row[4]) or (routing >= 0 and routing ~= row[5]) then misfit(request.expects[index]) end
+end
+for index = 1, #request.parents, 2 do
+  local row = rows[request.parents[index]]
+  if row and row[10] ~= names[request.parents[index + 1]] then misfit(request.parents[index]) end
+end
+if ARGV[8] == '1' and #request.guarded > 0 and redis.call('EXISTS', keys.ends) == 1 then
+  -- Children of these change: whoever has them under a lease must not have its plan refused for that.
+  purge_leases(keys, now)
+  local mine = {}
+  local record = ARGV[5] ~= '' and redis.call('HGET', keys.held, ARGV[5])
+  if record then
+    local lease = cmsgpack.unpack(record)
+    for _, node in ipairs(lease[1]) do mine[node] = 1 end
+    for _, node in ipairs(lease[2]) do mine[node] = -1 end
+  end
+  local guarded = {}
+  for position, index in ipairs(request.guarded) do guarded[position] = names[index] end
+  for position, holders in ipairs(hmget(keys.nodes, guarded)) do
+    if holders and tonumber(holders) ~= mine[guarded[position]] then misfit(request.guarded[position]) end
+  end
+end
+if #stale > 2 then return stale end
+
+-- -------------------------------------------------------------------------------------------------------------- apply
+
+local seq = last + 1
+local base = seq * 1048576
+local counts = {}
+local function count(field, change) counts[field] = (counts[field] or 0) + change end
+local changed = {} -- numbers of the names whose rows are written
+local written = {} -- for the hash of contents
+
+local ids = {}
+for position, new in ipairs(request.new) do
+  local index = new[1]
+  rows[index] = {new[2], new[3], new[4], new[5], new[6], new[7], 0, base + new[10], new[8], names[new[9]]}
+  ids[position] = names[index]
+  changed[#changed + 1] = index
+  written[#written + 1] = names[index]
+  written[#written + 1] = new[11]
+end
+local before = {} -- depths of dirty nodes as they were
+for _, change in ipairs(request.changed) do
+  local index = change[1]
+  local row = rows[index]
+  row[4], row[5], row[6] = row[4] + change[3], row[5] + change[2], row[6] + change[4]
+  if change[5] > 0 then
+    local letter = row[1] == 2 and 'l' or 's'
+    count(letter .. row[3], -1)
+    count(letter .. change[6], 1)
+    before[index] = row[3]
+    row[10], row[3] = names[change[5]], change[6]
+  end
+  if change[7] then
+    row[9], row[2] = change[7], change[8]
+    written[#written + 1] = names[index]
+    written[#written + 1] = change[9]
+  end
+  changed[#changed + 1] = index
+end
+
+-- Contributions: a list a node, oldest first, each the mark (double) and the leaf's id.
+local function mark_at(key, position)
+  local packed = redis.call('LINDEX', key, position)
+  return packed and (struct.unpack('>d', packed))
+end
+local function trimmed(key, size, through)
+  local low, high = 0, size -- the first `low` are to go, those from `high` on stay
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if mark_at(key, middle) <= through then low = middle + 1 else high = middle end
+  end
+  return low
+end
+local contributions = {}
+for position, grow in ipairs(request.grows) do contributions[position] = struct.pack('>d', base + grow[1]) .. names[grow[2]] end
+local function place(row, index, oldest) return struct.pack('>dd', oldest, row[8]) .. names[index] end
+for _, grown in ipairs(request.grown) do
+  local index, key, through = grown[1], KEYS[FIRST_KEY + grown[2]], grown[3]
+  local row = rows[index]
+  local size, depth_before = row[7], before[index] or row[3]
+  local oldest = size > 0 and mark_at(key, 0) or nil
+  local left, oldest_left = size, oldest
+  if size > 0 and through >= oldest then
+    left = size - trimmed(key, size, through)
+    if left == 0 then redis.call('DEL', key) else redis.call('LTRIM', key, size - left, -1) end
+    oldest_left = left > 0 and mark_at(key, 0) or nil
+  end
+  local added = {}
+  for reference = 1, #grown[4], 2 do
+    local grow = grown[4][reference]
+    if base + request.grows[grow][1] > grown[4][reference + 1] then
+      oldest_left = oldest_left or base + request.grows[grow][1]
+      added[#added + 1] = contributions[grow]
+    end
+  end
+  many('RPUSH', key, added)
+  row[7] = left + #added
+  count('pending', row[7] - size)
+  if oldest ~= oldest_left or depth_before ~= row[3] then
+    if oldest then redis.call('ZREM', DIRTY, place(row, index, oldest)) end
+    if oldest_left then redis.call('ZADD', DIRTY, -row[3], place(row, index, oldest_left)) end
+  end
+end
+
+local packed = {}
+for _, index in ipairs(changed) do
+  local row = rows[index]
+  packed[#packed + 1] = names[index]
+  packed[#packed + 1] = struct.pack(ROW, unpack(row, 1, 9)) .. row[10]
+end
+many('HSET', NODES, packed)
+many('HSET', CONTENT, written)
+many('RPUSH', ORDER, ids)
+for _, gone in ipairs(request.leaving) do redis.call('ZREM', KEYS[FIRST_KEY + gone[1]], names[gone[2]]) end
+for _, coming in ipairs(request.coming) do
+  local members = {}
+  for _, index in ipairs(coming[2]) do
+    members[#members + 1] = rows[index][8]
+    members[#members + 1] = names[index]
+  end
+  many('ZADD', KEYS[FIRST_KEY + coming[1]], members)
+end
+local receipts = {}
+for position, event in ipairs(request.events) do
+  receipts[#receipts + 1] = event
+  receipts[#receipts + 1] = struct.pack('>d', seq) .. request.receipts[position]
+end
+many('HSET', EVENTS, receipts)
+for index = 1, #request.counts, 2 do count(request.counts[index], request.counts[index + 1]) end
+for field, change in pairs(counts) do
+  if change ~= 0 then redis.call('HINCRBY', STATE, field, change) end
+end
+redis.call('HSET', STATE, 'seq', seq)
+redis.call('XADD', LOG, digits(seq) .. '-0', 'n', ARGV[2], 'l', request.leaves, 'b', ARGV[3], 'x', ARGV[4])
+return {1, seq}

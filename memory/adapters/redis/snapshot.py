@@ -1,0 +1,215 @@
+"""
+All nodes of a tree as of one commit, read in pages.
+
+Redis has no snapshots, so pages that are read while others commit are of several commits. What was committed since the first page
+is in the log: the nodes it names are read again, until one script finds in one step that nothing more was committed, and gives the
+last of them. Everything is then as of that commit, and no script had more to do than a page.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from typing import IO, Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from memory.adapters.codec import KINDS, STORED
+from memory.adapters.redis.codec import ROW, decode_node, encode
+from memory.adapters.redis.keys import TreeKeys
+from memory.adapters.redis.link import Link
+from memory.errors import StoreBusyError
+from memory.model import ROOT, Node, NodeId, TreeId
+from memory.ports.store import Skeleton
+
+PAGE = 500
+"""Nodes a script reads at most: half a millisecond of the server."""
+COMMITS = 200
+"""Commits a script looks through at most."""
+ROUNDS_MAX = 200
+MEMORY_MAX = 32 << 20
+"""Bytes of a tree that are read into memory; more go to a temporary file."""
+
+
+class Raw(NamedTuple):
+    """A node as stored."""
+
+    id: bytes
+    row: bytes
+    content: bytes
+
+
+class Spool:
+    """Nodes in order, of any number: in memory, then in a file; a later one of the same id takes the place of an earlier."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(MEMORY_MAX)  # noqa: SIM115  # closed by close()
+        self._again: dict[bytes, Raw] = {}
+        self._count = 0
+        self._decode = msgspec.msgpack.Decoder(Raw).decode
+
+    def add(self, page: list[Raw]) -> None:
+        """Add nodes that were not read before."""
+        for raw in page:
+            data = encode(raw)
+            self._file.write(len(data).to_bytes(4, "big") + data)
+        self._count += len(page)
+
+    def replace(self, page: list[Raw]) -> None:
+        """Add nodes that may have been read before."""
+        self._again.update((raw.id, raw) for raw in page)
+
+    def __iter__(self) -> Iterator[Raw]:
+        """All nodes in order of mark."""
+        self._file.seek(0)
+        again = dict(self._again)
+        for _ in range(self._count):
+            raw = self._decode(self._file.read(int.from_bytes(self._file.read(4), "big")))
+            yield again.pop(raw.id, raw)
+        yield from sorted(again.values(), key=lambda raw: float(ROW.unpack_from(raw.row)[7]))
+
+    def close(self) -> None:
+        """Give the memory or the file back."""
+        self._file.close()
+
+
+class Snapshot:
+    """
+    One reading of a tree.
+
+    Args:
+        link: to Redis.
+        tree: whose nodes.
+        parts: "v" vectors, "c" texts and items, "b" both.
+    """
+
+    def __init__(self, link: Link, tree: TreeId, parts: str) -> None:
+        self._link = link
+        self._keys: TreeKeys = link.keys(tree)
+        self._tree = tree
+        self._parts = parts
+        self._spool = Spool()
+        self._first: int | None = None
+        """Commit that the oldest of the pages is of."""
+        self.seq = 0
+        self.dimension = 0
+
+    async def read(self) -> Iterator[Raw]:
+        """
+        All nodes in order of mark.
+
+        Raises:
+            StoreBusyError: commits kept coming faster than they could be read.
+        """
+        start, count = 0, 1
+        while start < count:
+            answer: list[Any] = await self._script(
+                "page", [self._keys.state, self._keys.nodes, self._keys.content, self._keys.order], start, PAGE, self._parts
+            )
+            seq, count, self.dimension, *flat = answer
+            self.seq = int(seq)
+            self._first = self.seq if self._first is None else self._first
+            page = _raws(flat)
+            self._spool.add(page)
+            start += PAGE
+        if self._first != self.seq or start > PAGE:
+            await self._repair()
+        return iter(self._spool)
+
+    def close(self) -> None:
+        """Give up what was read."""
+        self._spool.close()
+
+    async def _repair(self) -> None:
+        """Read again what commits since the first page touched."""
+        assert self._first is not None
+        after, touched = self._first, dict[bytes, None]()
+        for _ in range(ROUNDS_MAX):
+            asked = list(touched) if len(touched) <= PAGE else []
+            seq, whole, *rest = await self._script(
+                "touched",
+                [self._keys.state, self._keys.nodes, self._keys.content, self._keys.log],
+                after,
+                COMMITS,
+                PAGE,
+                self._parts,
+                encode([name.decode() for name in asked]),
+            )
+            if whole and len(asked) == len(touched):
+                self.seq = int(seq)
+                self._spool.replace(_raws(rest[1:]))
+                return
+            if whole:
+                # Too many for one step: read them in pages, then see what was committed meanwhile.
+                after = int(seq)
+                touched.update(dict.fromkeys(rest[1::3]))
+                names = list(touched)
+                for start in range(0, len(names), PAGE):
+                    await self._again(names[start : start + PAGE])
+                touched = {}
+            else:
+                after = int(seq)
+                touched.update(dict.fromkeys(rest))
+        raise StoreBusyError(f"tree {self._tree}: commits kept coming faster than the tree could be read", retry_after=1.0)
+
+    async def _again(self, names: list[bytes]) -> None:
+        _, *flat = await self._script(
+            "nodes",
+            [self._keys.state, self._keys.nodes, self._keys.content],
+            encode([name.decode() for name in names]),
+            self._parts,
+        )
+        self._spool.replace([Raw(name, flat[2 * at], flat[2 * at + 1]) for at, name in enumerate(names)])
+
+    async def _script(self, name: str, keys: list[str], *arguments: str | bytes | int) -> list[bytes]:
+        answer: list[bytes] = await self._link.script(name, keys, *arguments)
+        return answer
+
+
+def _raws(flat: list[bytes]) -> list[Raw]:
+    return [Raw(*flat[at : at + 3]) for at in range(0, len(flat), 3)]
+
+
+async def all_nodes(link: Link, tree: TreeId, *, vectors: bool) -> AsyncIterator[Node]:
+    """Every node in order of mark, as of one commit."""
+    snapshot = Snapshot(link, tree, "b" if vectors else "c")
+    try:
+        for raw in await snapshot.read():
+            yield decode_node(NodeId(raw.id.decode()), raw.row, raw.content, dimension=snapshot.dimension, vector=vectors)
+    finally:
+        with suppress(OSError):
+            snapshot.close()
+
+
+async def skeleton(link: Link, tree: TreeId) -> Skeleton:
+    """The tree in columns."""
+    snapshot = Snapshot(link, tree, "v")
+    ids: list[NodeId] = []
+    parents: list[NodeId | None] = []
+    counters: list[tuple[int, ...]] = []
+    vectors = bytearray()
+    try:
+        for raw in await snapshot.read():
+            name = NodeId(raw.id.decode())
+            ids.append(name)
+            parents.append(None if name == ROOT else NodeId(raw.row[ROW.size :].decode()))
+            kind, _, depth, version, routing, descendants, *_ = ROW.unpack_from(raw.row)
+            counters.append((kind, depth, version, routing, descendants))
+            vectors += raw.content
+    finally:
+        snapshot.close()
+    kinds, *columns = np.array(counters, np.int64).T
+    depths, versions, routings, descendants = columns
+    return Skeleton(
+        seq=snapshot.seq,
+        ids=ids,
+        parents=parents,
+        kinds=[KINDS[kind] for kind in kinds],
+        depths=depths.astype(np.int32),
+        versions=versions.copy(),
+        routings=routings.copy(),
+        descendants=descendants.copy(),
+        vectors=np.frombuffer(bytes(vectors), STORED).reshape(len(ids), snapshot.dimension).astype(np.float16, copy=False),
+    )
