@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,6 +14,8 @@ from streams.settings import Settings
 if TYPE_CHECKING:
     from memory.local import LocalMemory
     from memory.ports.embedder import Embedder
+    from memory.ports.leases import PathLeases
+    from memory.ports.store import TreeStore
     from memory.ports.summarizer import Summarizer
 
 Maker = TypeVar("Maker")
@@ -49,6 +52,41 @@ async def open_memory(
         summaries=summaries,
         read_only=read_only,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """Where the trees are, for processes that share them."""
+
+    store: TreeStore
+    leases: PathLeases
+    close: Callable[[], Awaitable[None]]
+    """Releases both."""
+
+
+async def open_backend(settings: Settings) -> Backend:
+    """
+    The store and the leases that the settings name, without index or models.
+
+    Raises:
+        SettingError: the store's address cannot be used.
+        BanyanError: it cannot be opened.
+    """
+    from memory.adapters.embedded.clock import SystemClock  # noqa: PLC0415
+    from memory.adapters.embedded.gate import FileLeases  # noqa: PLC0415
+    from memory.adapters.embedded.store import SqliteTreeStore  # noqa: PLC0415
+    from memory.local import LOCK_SUFFIX  # noqa: PLC0415
+
+    file = store_file(settings)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    leases = FileLeases(file.with_suffix(LOCK_SUFFIX), SystemClock())
+    store = await SqliteTreeStore.open(file, leases=leases.local)
+
+    async def close() -> None:
+        await store.close()
+        leases.close()
+
+    return Backend(store, leases, close)
 
 
 def store_file(settings: Settings) -> Path:

@@ -35,6 +35,12 @@ def decode(line: bytes, *, tree: str | None = None, limits: IngestSettings = _LI
     return parse(_json(line.removeprefix(_BOM)), tree=tree, limits=limits)
 
 
+def encode(record: Record) -> bytes:
+    """One JSON object that `decode` makes the same record of; it says its type, whatever fields it has."""
+    fields = {name: value for name, value in msgspec.structs.asdict(record).items() if value is not None and value != {}}
+    return msgspec.json.encode({"type": record.KIND, **fields})
+
+
 def too_long(size: int) -> str:
     """Why a record of that many bytes is refused."""
     return f"has {size:,} bytes, at most {RECORD_BYTES_MAX:,} are taken"

@@ -61,6 +61,9 @@ _COMMANDS = {
     "eval": _Entry("streams.cli.evaluate:evaluate", "Measure retrieval on a data set with known answers."),
     "export": _Entry("streams.cli.carry:export", "Write a tree to a file that any Banyan can import."),
     "import": _Entry("streams.cli.carry:import_", "Make a tree from an exported file."),
+    "topics": _Entry("streams.cli.topics:topics", "Make the Kafka topics, or show them."),
+    "produce": _Entry("streams.cli.produce:produce", "Send turns and documents from JSONL files to Kafka."),
+    "worker": _Entry("streams.cli.worker:worker", "Run a worker: put records from Kafka into trees, or make summaries."),
     "config": _Entry("streams.cli.config:config", "Show the settings in force, and where each came from."),
 }
 

@@ -1,0 +1,295 @@
+"""
+A micro-batch of messages into the trees: decode, prepare (one embedding call), commit by tree, send jobs and dead letters.
+
+When `Batches.take` returns, the effect of every message is durable, and the caller acknowledges them. It raises only what makes
+going on pointless; whatever passes by itself is waited for in place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import structlog
+
+from memory.errors import (
+    BanyanError,
+    RecordError,
+    StoreDamagedError,
+    StoreVersionError,
+    TreeMismatchError,
+)
+from memory.model import EventId, TreeId
+from memory.ports.clock import Clock
+from memory.ports.store import TreeStore
+from memory.records import Record
+from memory.results import EventResult, EventStatus
+from memory.service.ingest import Ingest, Prepared
+from memory.service.redelivery import put_again
+from memory.service.stream import TEXT_PER_BATCH
+from memory.settings import IngestSettings
+from streams.dead_letters import DeadLetters
+from streams.deliveries import Delivery
+from streams.events import decode
+from streams.job_topic import JobTopic
+from streams.retrying import WAIT_FIRST, Retry
+
+TREES_AT_ONCE = 32
+"""Trees committed to at the same time."""
+ATTEMPTS = 3
+"""For errors that nobody thought of; those that pass by themselves are waited for without limit."""
+GIVEN_UP_IN_ROW_MAX = 10
+"""Valid records given up with none in between that went in, before the process ends: then it is not the records."""
+
+Result = TypeVar("Result")
+
+
+class CannotGoOnError(BanyanError):
+    """Going on would give up records that nothing is wrong with."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    delivery: Delivery
+    record: Record
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What became of a batch, for its log line."""
+
+    records: int
+    trees: set[str] = field(default_factory=set)
+    statuses: Counter[str] = field(default_factory=Counter)
+    dead: int = 0
+    jobs: int = 0
+    again: int = 0
+    seconds: dict[str, float] = field(default_factory=lambda: {"prepare": 0.0, "commit": 0.0})
+    seq: int = 0
+
+
+class Batches:
+    """
+    Puts batches of messages into trees. Several may be in hand at once.
+
+    Args:
+        ingest: the use case.
+        store: to find the dirty ancestors of what comes again.
+        jobs, dead: what is sent before a batch is done.
+        clock: for the retries and the log.
+        limits: of records; `batch_items` of one tree are committed together.
+        log: gets one line a batch.
+    """
+
+    def __init__(
+        self,
+        *,
+        ingest: Ingest,
+        store: TreeStore,
+        jobs: JobTopic,
+        dead: DeadLetters,
+        clock: Clock,
+        limits: IngestSettings,
+        log: structlog.stdlib.BoundLogger,
+    ) -> None:
+        self._ingest = ingest
+        self._store = store
+        self._jobs = jobs
+        self._dead = dead
+        self._clock = clock
+        self._limits = limits
+        self._log = log
+        self._retry = Retry(clock, log)
+        self._given_up_in_row: Counter[str] = Counter()
+        """By what could not be done."""
+
+    async def take(self, deliveries: Sequence[Delivery]) -> None:
+        """
+        Put the messages' records into their trees, those of one tree in the given order.
+
+        Raises:
+            CannotGoOnError, StoreDamagedError, StoreVersionError: the process is to end; nothing may be acknowledged.
+        """
+        started = self._clock.monotonic()
+        outcome = _Outcome(records=len(deliveries))
+        for batch in _distinct(self._decoded(deliveries, outcome)):
+            await self._put(batch, outcome)
+        before = self._clock.monotonic()
+        outcome.jobs = await self._retry("sending summary jobs", self._jobs.flush)
+        outcome.dead = await self._retry("sending dead letters", self._dead.flush)
+        now = self._clock.monotonic()
+        self._log.info(
+            "batch",
+            topic=deliveries[0].topic if deliveries else "",
+            records=outcome.records,
+            trees=len(outcome.trees),
+            **outcome.statuses,
+            dead_letters=outcome.dead,
+            jobs=outcome.jobs,
+            jobs_again=outcome.again,
+            seq=outcome.seq,
+            prepare_ms=round(outcome.seconds["prepare"] * 1000, 1),
+            commit_ms=round(outcome.seconds["commit"] * 1000, 1),
+            send_ms=round((now - before) * 1000, 1),
+            ms=round((now - started) * 1000, 1),
+        )
+
+    def _decoded(self, deliveries: Sequence[Delivery], outcome: _Outcome) -> Iterator[_Taken]:
+        for each in deliveries:
+            try:
+                record = decode(each.value or b"", limits=self._limits)
+            except RecordError as error:
+                self._give_up(each, error, attempts=1)
+                continue
+            outcome.trees.add(record.tree)
+            yield _Taken(each, record)
+
+    async def _put(self, batch: Sequence[_Taken], outcome: _Outcome) -> None:
+        """Records with distinct ids, of any trees."""
+        fit = await self._of_fitting_trees(batch)
+        prepared = await self._prepared(fit, outcome)
+        started = self._clock.monotonic()
+        room = asyncio.Semaphore(TREES_AT_ONCE)
+
+        async def one(group: Sequence[_Taken], ready: Prepared) -> None:
+            async with room:
+                await self._committed(group, ready, outcome)
+
+        await asyncio.gather(*(one(group, ready) for group, ready in prepared))
+        outcome.seconds["commit"] += self._clock.monotonic() - started
+
+    async def _of_fitting_trees(self, batch: Sequence[_Taken]) -> list[_Taken]:
+        """Those whose trees can be written with the configured model and structure; a tree that is not there yet is made."""
+        unfit: dict[str, TreeMismatchError] = {}
+        for tree in {taken.record.tree for taken in batch}:
+            try:
+                await self._retry("making a tree", lambda tree=tree: self._ingest.ensure_tree(TreeId(tree)))  # type: ignore[misc]
+            except TreeMismatchError as error:
+                unfit[tree] = error
+        for taken in batch:
+            if taken.record.tree in unfit:
+                self._give_up(taken.delivery, unfit[taken.record.tree], attempts=1)
+        return [taken for taken in batch if taken.record.tree not in unfit]
+
+    async def _prepared(self, batch: Sequence[_Taken], outcome: _Outcome) -> list[tuple[list[_Taken], Prepared]]:
+        """Each tree's records with their vectors. A record that the model has no vector for is found by halving."""
+        if not batch:
+            return []
+        groups = _by_tree(batch)
+        started = self._clock.monotonic()
+        try:
+            ready = await self._bounded(
+                "embedding",
+                lambda: self._ingest.prepare_all({tree: [taken.record for taken in group] for tree, group in groups.items()}),
+            )
+        except (StoreDamagedError, StoreVersionError):
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever it is, the record that causes it is to be found
+            if len(batch) == 1:
+                self._poison(batch[0], "embedding", error)
+                return []
+            half = len(batch) // 2
+            return [*await self._prepared(batch[:half], outcome), *await self._prepared(batch[half:], outcome)]
+        finally:
+            outcome.seconds["prepare"] += self._clock.monotonic() - started
+        self._given_up_in_row["embedding"] = 0
+        return list(zip(groups.values(), ready, strict=True))
+
+    async def _committed(self, group: Sequence[_Taken], ready: Prepared, outcome: _Outcome) -> None:
+        size = self._limits.batch_items
+        if len(group) > size:
+            for first in range(0, len(group), size):
+                part = group[first : first + size]
+                await self._committed(part, _part_of(ready, part), outcome)
+            return
+        records = [taken.record for taken in group]
+        try:
+            results = await self._bounded("committing", lambda: self._ingest.commit(ready, records))
+        except (StoreDamagedError, StoreVersionError):
+            raise
+        except Exception as error:  # noqa: BLE001
+            if len(group) == 1:
+                self._poison(group[0], "committing", error)
+                return
+            for half in (group[: len(group) // 2], group[len(group) // 2 :]):
+                await self._committed(half, _part_of(ready, half), outcome)
+            return
+        self._given_up_in_row["committing"] = 0
+        await self._settle(ready.tree, group, results, outcome)
+
+    async def _settle(self, tree: TreeId, group: Sequence[_Taken], results: Sequence[EventResult], outcome: _Outcome) -> None:
+        outcome.statuses.update(result.status.value for result in results)
+        outcome.seq = max(outcome.seq, *(result.seq for result in results))
+        again = [EventId(result.id) for result in results if result.status is EventStatus.DUPLICATE]
+        if again:
+            outcome.again += await self._retry("reading what came again", lambda: put_again(self._store, self._jobs, tree, again))
+        for taken, result in zip(group, results, strict=True):
+            if result.status is EventStatus.CONFLICT:
+                self._log.warning("conflict", tree=tree, event_id=result.id, at=taken.delivery.place, reason=result.reason)
+
+    async def _bounded(self, what: str, work: Callable[[], Awaitable[Result]]) -> Result:
+        """`Retry`, with a few attempts for errors that nobody thought of."""
+        for attempt in range(ATTEMPTS):
+            try:
+                return await self._retry(what, work)
+            except BanyanError:
+                raise
+            except Exception as error:
+                self._log.warning("unexpected", what=what, error=f"{type(error).__name__}: {error}", exc_info=attempt == 0)
+                if attempt + 1 == ATTEMPTS:
+                    raise
+                await self._clock.sleep(WAIT_FIRST * 2**attempt)
+        raise AssertionError("the last attempt raises")
+
+    def _poison(self, taken: _Taken, what: str, error: Exception) -> None:
+        self._given_up_in_row[what] += 1
+        if self._given_up_in_row[what] > GIVEN_UP_IN_ROW_MAX:
+            raise CannotGoOnError(
+                f"{what} failed for {self._given_up_in_row[what]} valid records in a row, the last at {taken.delivery.place} with "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        self._give_up(taken.delivery, error, attempts=ATTEMPTS)
+
+    def _give_up(self, delivery: Delivery, error: Exception, *, attempts: int) -> None:
+        letter = self._dead.put(delivery, error, attempts=attempts)
+        self._log.warning("dead letter", at=delivery.place, error=letter.error, reason=letter.reason)
+
+
+def _distinct(stream: Iterator[_Taken]) -> Iterator[list[_Taken]]:
+    """
+    Cut where an id comes a second time, so that it is compared with the first, and where there is much text.
+
+    What is cut follows after the part before it is committed: the order within a tree is kept.
+    """
+    batch: list[_Taken] = []
+    ids: set[tuple[str, str]] = set()
+    characters = 0
+    for taken in stream:
+        identity = (taken.record.tree, taken.record.id)
+        if batch and (identity in ids or characters + len(taken.record.text) > TEXT_PER_BATCH):
+            yield batch
+            batch, ids, characters = [], set(), 0
+        batch.append(taken)
+        ids.add(identity)
+        characters += len(taken.record.text)
+    if batch:
+        yield batch
+
+
+def _by_tree(batch: Sequence[_Taken]) -> dict[TreeId, list[_Taken]]:
+    groups: dict[TreeId, list[_Taken]] = {}
+    for taken in batch:
+        groups.setdefault(TreeId(taken.record.tree), []).append(taken)
+    return groups
+
+
+def _part_of(ready: Prepared, group: Sequence[_Taken]) -> Prepared:
+    """What was prepared of some of the records."""
+    wanted = {taken.record.id for taken in group}
+    kept = [index for index, record in enumerate(ready.records) if record.id in wanted]
+    return Prepared(
+        ready.tree, tuple(ready.records[index] for index in kept), tuple(ready.insertions[index] for index in kept), ready.known
+    )

@@ -1,0 +1,101 @@
+"""
+The Faust app of each kind of worker.
+
+`banyan worker ingest` runs it in a process of its own making (`streams.run`). Faust's command works as well, with settings from the
+environment: `faust -A streams.app worker` ingests, `faust -A streams.app:summaries worker` makes summaries. Nothing is made or read
+before one of the names is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from streams.runtime import Runtime
+from streams.settings import Settings
+
+MAX_POLL_INTERVAL = 86_400.0  # seconds
+"""After that long without taking anything the client leaves its group for good: far above any outage that is waited for."""
+HEARTBEATS_PER_SESSION = 3.3
+
+
+class Role(StrEnum):
+    """What a worker does."""
+
+    INGEST = "ingest"
+    SUMMARIES = "summaries"
+
+
+def make_runtime(role: Role, settings: Settings) -> Runtime[Any]:
+    """What the role's agents share; nothing is opened yet."""
+    from streams.pipelines import open_ingesting, open_summarizing  # noqa: PLC0415  # brings numpy
+
+    openers: Mapping[Role, Callable[[Settings], Awaitable[Any]]] = {
+        Role.INGEST: open_ingesting,
+        Role.SUMMARIES: open_summarizing,
+    }
+    return Runtime(settings, openers[role])
+
+
+def make_app(role: Role, runtime: Runtime[Any]) -> Any:
+    """
+    A `faust.App` with the role's agents, its consumer group and no web server, tables or leader.
+
+    `stream_wait_empty` is off: a worker that waits for a model that is away must not hold up a rebalance of the others. What it has
+    in hand then comes to another worker too, and is applied once all the same.
+    """
+    import faust  # noqa: PLC0415  # an optional extra, and half a second
+
+    from streams.agents import documents, turns  # noqa: PLC0415
+    from streams.workers import summaries  # noqa: PLC0415
+
+    class App(faust.App):  # type: ignore[misc]  # untyped here
+        """Without the folders that Faust makes for tables, which there are none of."""
+
+        def _create_directories(self) -> None:
+            pass
+
+    settings = runtime.settings
+    kafka = settings.kafka
+    session = kafka.session_timeout.total_seconds()
+    app = App(
+        f"{kafka.prefix}-{role}",
+        broker=[f"kafka://{address.strip()}" for address in settings.broker.split(",")],
+        consumer_group_instance_id=f"{kafka.instance}-{role}" if kafka.instance else None,
+        broker_session_timeout=session,
+        broker_heartbeat_interval=session / HEARTBEATS_PER_SESSION,
+        broker_max_poll_interval=MAX_POLL_INTERVAL,
+        consumer_auto_offset_reset="earliest",
+        stream_wait_empty=False,
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        table_standby_replicas=0,
+        web_enabled=False,
+        logging_config=None,
+        autodiscover=False,
+    )
+    if role is Role.INGEST:
+        turns.register(app, runtime)
+        documents.register(app, runtime)
+    else:
+        summaries.register(app, runtime)
+    return app
+
+
+def _from_environment(role: Role) -> Any:
+    import os  # noqa: PLC0415
+
+    from streams.settings import load  # noqa: PLC0415
+
+    return make_app(role, make_runtime(role, load(os.environ).settings))
+
+
+_APPS = {"app": Role.INGEST, "ingest": Role.INGEST, "summaries": Role.SUMMARIES}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _APPS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    made = globals()[name] = _from_environment(_APPS[name])
+    return made

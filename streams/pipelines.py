@@ -1,0 +1,156 @@
+"""What a worker of each kind is made of, put together from the settings."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import structlog
+
+from memory.adapters.embedded.clock import SystemClock
+from memory.adapters.embedded.jobs import InProcessSummaryJobs
+from memory.ports.jobs import SummaryJob
+from memory.service.ingest import Ingest
+from memory.service.summarize import Summarize, SummaryPool
+from memory.service.views import Views
+from memory.tree.thresholds import MemTreeParameters
+from streams.agents.batches import Batches
+from streams.bootstrap import open_backend, open_embedder, open_summarizer
+from streams.dead_letters import DeadLetters
+from streams.job_topic import JobTopic
+from streams.producing import Producer
+from streams.retrying import Retry
+from streams.settings import Settings
+from streams.topics import topics
+from streams.workers.jobs import TakenJobs
+
+_log = structlog.stdlib.get_logger("streams.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Ingesting:
+    """An ingest worker's parts."""
+
+    batches: Batches
+    parts: AsyncExitStack
+
+    async def drain(self) -> None:
+        """A batch ends with its agent's turn: there is nothing else to wait for."""
+
+    async def close(self) -> None:
+        """Give back connections, files and models."""
+        await self.parts.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class Summarizing:
+    """A summary worker's parts."""
+
+    jobs: TakenJobs
+    dead: DeadLetters
+    retry: Retry
+    pool: SummaryPool
+    parts: AsyncExitStack
+
+    async def drain(self) -> None:
+        """Let the calls that run come to their end, and begin no other."""
+        self.jobs.draining = True
+        await self.jobs.rest()
+
+    async def close(self) -> None:
+        """Stop the pool, then give back connections, files and models."""
+        await self.pool.stop()
+        await self.parts.aclose()
+
+
+async def open_ingesting(settings: Settings, *, jobs: type[JobTopic] = JobTopic) -> Ingesting:
+    """
+    The parts of `banyan worker ingest`.
+
+    Args:
+        settings: in force.
+        jobs: what carries summary jobs to their topic.
+
+    Raises:
+        BanyanError: a setting, the store, a model or the broker cannot be used.
+    """
+    async with AsyncExitStack() as parts:
+        clock = SystemClock()
+        backend = await open_backend(settings)
+        parts.push_async_callback(backend.close)
+        embedder = await open_embedder(settings)
+        parts.push_async_callback(embedder.close)
+        producer = await Producer(settings.broker).start()
+        parts.push_async_callback(producer.stop)
+        names = topics(settings.kafka)
+        job_topic = jobs(producer, names.summaries.name)
+        limits = settings.memory.ingest
+        tree = settings.tree
+        ingest = Ingest(
+            store=backend.store,
+            leases=backend.leases,
+            jobs=job_topic,
+            embedder=embedder,
+            clock=clock,
+            views=Views(backend.store, bytes_max=settings.memory.retrieval.view_bytes_max),
+            # The worker waits by itself, without limit, and says so.
+            settings=replace(limits, embedder_patience=timedelta(0)),
+            structure=tree.structure,
+            parameters=MemTreeParameters(base=tree.theta_base, rate=tree.theta_rate, depth_max=tree.depth_max).as_mapping(),
+        )
+        batches = Batches(
+            ingest=ingest,
+            store=backend.store,
+            jobs=job_topic,
+            dead=DeadLetters(producer, names.dead_letters.name, clock),
+            clock=clock,
+            limits=limits,
+            log=_log,
+        )
+        return Ingesting(batches, parts.pop_all())
+
+
+async def open_summarizing(settings: Settings) -> Summarizing:
+    """
+    The parts of `banyan worker summaries`; the pool is not started yet.
+
+    Raises:
+        BanyanError: a setting, the store, a model or the broker cannot be used.
+    """
+    async with AsyncExitStack() as parts:
+        clock = SystemClock()
+        backend = await open_backend(settings)
+        parts.push_async_callback(backend.close)
+        embedder = await open_embedder(settings)
+        parts.push_async_callback(embedder.close)
+        summarizer = open_summarizer(settings)
+        parts.push_async_callback(summarizer.close)
+        producer = await Producer(settings.broker).start()
+        parts.push_async_callback(producer.stop)
+        dead = DeadLetters(producer, topics(settings.kafka).dead_letters.name, clock)
+        retry = Retry(clock, _log)
+        jobs = TakenJobs(
+            InProcessSummaryJobs(clock),
+            room=settings.worker.jobs_max,
+            before=lambda: retry("sending dead letters", dead.flush),
+            clock=clock,
+            log=_log,
+        )
+        summarize = Summarize(
+            store=backend.store,
+            leases=backend.leases,
+            embedder=embedder,
+            summarizer=summarizer,
+            clock=clock,
+            settings=settings.memory.summaries,
+        )
+
+        def given_up(job: SummaryJob, error: Exception) -> None:
+            _log.warning("summary given up", tree=job.tree, node=job.node, attempts=job.attempt + 1, error=str(error))
+            # One letter is enough for all messages about the node: what is to be done is in the store.
+            for message in jobs.messages(job)[:1]:
+                dead.put(message.delivery, error, attempts=job.attempt + 1)
+
+        pool = SummaryPool(jobs=jobs, summarize=summarize, settings=settings.memory.summaries, given_up=given_up)
+        return Summarizing(jobs, dead, retry, pool, parts.pop_all())

@@ -1,0 +1,178 @@
+"""
+The process of a worker: its own loop and signals, no Faust worker around it.
+
+SIGTERM (or Ctrl-C): no new batches; what is in hand is finished, or left to another worker after the grace; offsets are committed.
+A second signal ends at once. Nothing is lost either way. Exit codes: 0 after a signal, 75 when the worker could not go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
+
+import structlog
+
+from streams.app import MAX_POLL_INTERVAL, Role, make_app, make_runtime
+from streams.broker import BrokerUnavailableError, need_kafka, open_admin
+from streams.liveness import EX_TEMPFAIL, Watchdog
+from streams.log_limits import limit_logs
+from streams.runtime import Runtime
+from streams.settings import Settings
+from streams.topics import TopicsMissingError, require
+
+LOOK_EVERY = 10.0  # seconds
+BEAT_EVERY = 0.5  # seconds
+STOP_LIMIT = 10.0  # seconds
+"""For committing offsets and leaving the group, and again for closing what is open."""
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_log = structlog.stdlib.get_logger("streams.worker")
+
+
+async def run_worker(role: Role, settings: Settings, *, runtime: Runtime[Any] | None = None) -> int:
+    """
+    Work until a signal comes.
+
+    Args:
+        role: what to do.
+        settings: in force.
+        runtime: with another pipeline than the role's own.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        BanyanError: it cannot start: a setting, the store, a model, the broker, or missing topics.
+    """
+    need_kafka()
+    limit_logs()
+    runtime = runtime or make_runtime(role, settings)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for each in _SIGNALS:
+        loop.add_signal_handler(each, _on_signal, stop, each)
+    try:
+        if not await _unless(stop, _start(role, runtime)):
+            return 0
+        return await _work(role, runtime, stop)
+    finally:
+        for each in _SIGNALS:
+            loop.remove_signal_handler(each)
+
+
+async def _start(role: Role, runtime: Runtime[Any]) -> None:
+    """Everything that can be refused, before the group is joined."""
+    settings = runtime.settings
+    topics = runtime.topics
+    own = [topics.turns, topics.documents, topics.summaries] if role is Role.INGEST else [topics.summaries]
+    names = [topic.name for topic in [*own, topics.dead_letters]]
+    end = time.monotonic() + settings.worker.patience.total_seconds()
+    said = False
+    while True:
+        try:
+            admin = await open_admin(settings.broker)
+            try:
+                await require(admin, names, settings.broker)
+            finally:
+                await admin.close()
+            break
+        except TopicsMissingError:
+            raise
+        except BrokerUnavailableError as error:
+            if time.monotonic() > end:
+                raise
+            if not said:
+                _log.warning("waiting", what="the broker", error=str(error))
+                said = True
+            await asyncio.sleep(1.0)
+    await runtime.pipeline()
+
+
+async def _work(role: Role, runtime: Runtime[Any], stop: asyncio.Event) -> int:
+    settings = runtime.settings
+    app = make_app(role, runtime)
+    watchdog = Watchdog(runtime.progress, stall=settings.worker.stall.total_seconds(), in_hand_max=MAX_POLL_INTERVAL * 0.9)
+    watchdog.start()
+    background = [asyncio.ensure_future(_beat(runtime)), asyncio.ensure_future(_look(app, runtime))]
+    try:
+        if await _unless(stop, app.start()):
+            _log.info("ready", role=str(role), group=app.conf.id, store=settings.store.split("://", 1)[0])
+            await _unless(stop, app.wait_until_stopped())
+        if app.crash_reason is not None:
+            _log.error("crashed", error=f"{type(app.crash_reason).__name__}: {app.crash_reason}")
+        left = app.crash_reason is not None or not await _within(settings.worker.grace.total_seconds(), runtime.drain())
+        if left:
+            _log.warning("left to another worker", in_hand=runtime.progress.in_hand)
+        # `wait_for` would not end here: Faust swallows the cancellation.
+        left |= not await _within(STOP_LIMIT, app.stop())
+        left |= not await _within(STOP_LIMIT, runtime.close())
+    finally:
+        watchdog.stop()
+        for task in background:
+            task.cancel()
+    _log.info("stopped", records=runtime.progress.records, in_hand=runtime.progress.in_hand)
+    if left:
+        # Tasks and threads that hang would keep an orderly end waiting.
+        os._exit(EX_TEMPFAIL)
+    return 0
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
+    """Do the work unless `stop` is set first; returns whether it was done."""
+    working = asyncio.ensure_future(work)
+    stopped = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if working.done():
+        working.result()
+        return True
+    working.cancel()
+    await asyncio.wait({working}, timeout=STOP_LIMIT)
+    return False
+
+
+async def _within(seconds: float, work: Coroutine[Any, Any, object]) -> bool:
+    """Do the work; returns whether it ended in time and without an error."""
+    working = asyncio.ensure_future(work)
+    done, _ = await asyncio.wait({working}, timeout=seconds)
+    if done and (error := working.exception()) is not None:
+        _log.warning("at the end", error=f"{type(error).__name__}: {error}")
+        return False
+    return bool(done)
+
+
+async def _beat(runtime: Runtime[Any]) -> None:
+    while True:
+        runtime.progress.beats += 1
+        await asyncio.sleep(BEAT_EVERY)
+
+
+async def _look(app: Any, runtime: Runtime[Any]) -> None:
+    """
+    Notice records that wait while none is taken.
+
+    What the consumer has read, not what is committed, is compared: markers of transactions have offsets and are never records.
+    """
+    while True:
+        await asyncio.sleep(LOOK_EVERY)
+        # While the broker is away there is nothing to compare, and nothing to be blamed for.
+        with suppress(Exception):
+            async with asyncio.timeout(LOOK_EVERY):
+                held = app.consumer.assignment()
+                ends = await app.consumer.highwaters(*held) if held else {}
+                lag = 0
+                for partition, end in ends.items():
+                    lag += max(0, end - (await app.consumer.position(partition) or 0))
+                runtime.progress.looked(time.monotonic(), partitions=len(held), lag=lag)
+
+
+def _on_signal(stop: asyncio.Event, number: signal.Signals) -> None:
+    if stop.is_set():
+        _log.warning("ended at once", signal=number.name)
+        os._exit(128 + number)
+    _log.info("draining", signal=number.name)
+    stop.set()

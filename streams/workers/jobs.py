@@ -1,0 +1,157 @@
+"""
+Summary jobs as they come from Kafka: coalesced by node, worked on out of order, acknowledged in order.
+
+A job's messages are acknowledged once the node was brought up to date by a call that began after they were taken, and never before
+those that stand before them in their partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from memory.model import NodeId, TreeId
+from memory.ports.clock import Clock
+from memory.ports.jobs import SummaryJob, SummaryJobs
+from streams.deliveries import Delivery
+
+_Key = tuple[TreeId, NodeId]
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """One message in hand."""
+
+    delivery: Delivery
+    acknowledge: Callable[[], None]
+    settled: bool = False
+
+
+class TakenJobs(SummaryJobs):
+    """
+    A queue of jobs that remembers the messages they came with.
+
+    Args:
+        queue: in this process; coalesces, delays, lets trees take turns.
+        room: messages in hand above which `room` waits.
+        before: awaited when a job has ended, before its messages are acknowledged.
+        clock: for the log.
+        log: gets one line a job.
+    """
+
+    def __init__(
+        self,
+        queue: SummaryJobs,
+        *,
+        room: int,
+        before: Callable[[], Awaitable[object]],
+        clock: Clock,
+        log: structlog.stdlib.BoundLogger,
+    ) -> None:
+        self._queue = queue
+        self._room = room
+        self._before = before
+        self._clock = clock
+        self._log = log
+        self._began: dict[_Key, float] = {}
+        self.acknowledged: Callable[[int], None] = lambda _: None
+        """Told how many messages were acknowledged."""
+        self._waiting: dict[_Key, list[Message]] = {}
+        """Taken since the node was last claimed."""
+        self._claimed: dict[_Key, list[Message]] = {}
+        self._order: dict[tuple[str, int], deque[Message]] = {}
+        """By partition, in order of arrival, those not yet acknowledged."""
+        self._changed = asyncio.Condition()
+        self.draining = False
+        self.in_hand = 0
+        """Messages taken and not yet acknowledged."""
+
+    def stand(self, message: Message) -> None:
+        """A message has come; to be called for each in order of arrival, before anything else is done with it."""
+        partition = (message.delivery.topic, message.delivery.partition)
+        self._order.setdefault(partition, deque()).append(message)
+        self.in_hand += 1
+
+    async def take(self, tree: TreeId, node: NodeId, message: Message) -> None:
+        """Put the job that a message brought."""
+        self._waiting.setdefault((tree, node), []).append(message)
+        await self._queue.put(tree, [node])
+
+    async def settle(self, messages: Sequence[Message]) -> None:
+        """Messages have been dealt with: acknowledge what stands at the head of each partition and is settled."""
+        for message in messages:
+            message.settled = True
+        count = 0
+        for partition in {(message.delivery.topic, message.delivery.partition) for message in messages}:
+            order = self._order[partition]
+            while order and order[0].settled:
+                order.popleft().acknowledge()
+                count += 1
+        self.in_hand -= count
+        self.acknowledged(count)
+        await self._tell()
+
+    async def room(self) -> None:
+        """Wait until there is room for more messages."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.in_hand < self._room)
+
+    async def rest(self) -> None:
+        """Wait until no job is claimed; with `draining` set, none will be any more."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._claimed)
+
+    def messages(self, job: SummaryJob) -> Sequence[Message]:
+        """What a claimed job came with."""
+        return self._claimed.get((job.tree, job.node), ())
+
+    async def put(self, tree: TreeId, nodes: Sequence[NodeId]) -> None:
+        """Queue nodes without a message."""
+        await self._queue.put(tree, nodes)
+
+    async def claim(self) -> SummaryJob:
+        """Wait for a job and take it; never returns while draining."""
+        job = await self._queue.claim()
+        if self.draining:
+            await self._queue.retry(job, after=0.0)
+            await asyncio.Event().wait()
+        self._claimed[job.tree, job.node] = self._waiting.pop((job.tree, job.node), [])
+        self._began[job.tree, job.node] = self._clock.monotonic()
+        return job
+
+    async def done(self, job: SummaryJob) -> None:
+        """The job is finished: its messages are settled."""
+        key = (job.tree, job.node)
+        messages = self._claimed.pop(key, [])
+        await self._queue.done(job)
+        await self._before()
+        await self.settle(messages)
+        self._log.info(
+            "summary",
+            tree=job.tree,
+            node=job.node,
+            jobs=len(messages),
+            attempt=job.attempt + 1,
+            backlog=self.backlog(),
+            ms=round((self._clock.monotonic() - self._began.pop(key)) * 1000, 1),
+        )
+
+    async def retry(self, job: SummaryJob, *, after: float) -> None:
+        """Give the job back, with its messages."""
+        key = (job.tree, job.node)
+        if (messages := self._claimed.pop(key, None)) is not None:
+            self._waiting[key] = [*messages, *self._waiting.get(key, [])]
+        await self._queue.retry(job, after=after)
+        await self._tell()
+
+    def backlog(self, tree: TreeId | None = None) -> int:
+        """Jobs waiting, delayed or claimed."""
+        return self._queue.backlog(tree)
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
