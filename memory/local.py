@@ -31,7 +31,7 @@ from memory.adapters.embedded.index.node_index import EmbeddedNodeIndex
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.adapters.embedded.leases import InProcessLeases
 from memory.adapters.embedded.store import SqliteTreeStore
-from memory.errors import RecordError, StoreUnavailableError
+from memory.errors import EmbedderError, RecordError, StoreUnavailableError
 from memory.model import ROOT, EventId, NodeId, TreeId, TreeInfo
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
@@ -275,6 +275,10 @@ class LocalMemory:
         return await stream(
             self._parts.ingest, records, batch_items=self._settings.ingest.batch_items, on_batch=self._after(on_batch), stop=stop
         )
+
+    def on_embedder_wait(self, call: Callable[[EmbedderError, float], None]) -> None:
+        """Have `call` called, with the error and the seconds to come, before each wait for an embedding model that is away."""
+        self._parts.ingest.on_wait = call
 
     def _after(self, on_batch: Callable[[Sequence[EventResult]], None] | None) -> Callable[[Sequence[EventResult]], None]:
         def after(results: Sequence[EventResult]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memory.changes import ChangeSet, Create, EventEntry, Grow, Move, Step
@@ -105,6 +105,8 @@ class Ingest:
         self._default = registry.make(structure, embedder.model, parameters)
         self._structures: dict[TreeId, Structure] = {}
         self.counters = IngestCounters()
+        self.on_wait: Callable[[EmbedderError, float], None] | None = None
+        """Called before each wait, in seconds, for an embedding model that is away."""
 
     async def ensure_tree(self, tree: TreeId) -> Structure:
         """
@@ -211,6 +213,8 @@ class Ingest:
                 wait = max(error.retry_after or 0.0, min(2.0**attempt, EMBEDDER_WAIT_MAX))
                 if self._clock.monotonic() + wait > end:
                     raise
+                if self.on_wait is not None:
+                    self.on_wait(error, wait)
                 await self._clock.sleep(wait)
         raise AssertionError("itertools.count does not end")
 

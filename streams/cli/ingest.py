@@ -90,6 +90,7 @@ async def feed_files(
 
     tally = Tally(session)
     feed = Feed(inputs, tree=tree, limits=session.settings.memory.ingest, on_refused=tally.refuse, on_empty=tally.empty)
+    memory.on_embedder_wait(_Waits(session).say)
     sizes = [each.size for each in inputs]
     total = None if None in sizes else sum(size or 0 for size in sizes)
     try:
@@ -101,6 +102,25 @@ async def feed_files(
     finally:
         tally.report(interrupted=stop.is_set())
     return tally
+
+
+class _Waits:
+    """Says, once for each reason, that ingestion waits for the embedding model."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._said: set[str] = set()
+
+    def say(self, error: Exception, seconds: float) -> None:
+        """Say it."""
+        reason = str(error)
+        if reason not in self._said:
+            self._said.add(reason)
+            patience = self._session.settings.memory.ingest.embedder_patience.total_seconds()
+            self._session.output.warn(
+                f"waiting for the embedding model, the next attempt is in {duration(seconds)}, the last after "
+                f"{duration(patience)}: {reason} (Ctrl-C twice ends at once; what was accepted stays)"
+            )
 
 
 async def wait_for_summaries(session: Session, memory: LocalMemory, stop: asyncio.Event) -> bool:

@@ -264,6 +264,15 @@ class TestTheStore:
         assert ran.code == 2
         assert "hashing" in ran.err
 
+    def test_an_embedding_model_that_is_away_is_waited_for_and_said(self, banyan: Banyan, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("BANYAN_EMBEDDER", "openai:text-embedding-3-small")
+        monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+        monkeypatch.setenv("BANYAN_INGEST_EMBEDDER_PATIENCE", "3s")
+        ran = banyan("ingest", banyan.write("a.jsonl", [turn(1)]))
+        assert ran.code == 4
+        assert ran.err.count("waiting for the embedding model") == 1
+        assert "cannot be reached" in ran.err
+
 
 def until_leaves(banyan: Banyan, leaves: int) -> None:
     for _ in range(600):
