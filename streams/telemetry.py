@@ -31,7 +31,9 @@ def configure_logging(settings: LogSettings) -> None:
     if as_console:
         renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     else:
-        shared.append(structlog.processors.dict_tracebacks)
+        # Without the frames' variables: they hold what users wrote.
+        as_dict = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        shared.append(structlog.processors.ExceptionRenderer(as_dict))
         renderer = structlog.processors.JSONRenderer(ensure_ascii=False)
     structlog.configure(
         processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

@@ -1,0 +1,88 @@
+"""A broker for the run, and topics of its own for each test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streams.broker import open_admin
+from streams.settings import Settings, load
+from streams.topics import create, topics
+from tests.integration.kafka.workers import Workers
+from tests.servers import kafka
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker."""
+    if (given := kafka.given()) is not None:
+        yield given
+        return
+    server = started(tmp_path_factory.mktemp("kafka"))
+    yield server.address
+    server.stop()
+
+
+def started(folder: Path) -> kafka.KafkaServer:
+    """A broker of its own; where it cannot be had, the test is skipped, and under CI it fails."""
+    try:
+        server = kafka.KafkaServer(folder)
+        server.start()
+    except kafka.CannotStartError as error:
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(f"Kafka: {error}")
+        pytest.skip(f"NOT RUN: Kafka: {error}")
+    return server
+
+
+@pytest.fixture
+def environment(broker: str, tmp_path: Path) -> dict[str, str]:
+    """Settings of a test's own installation, as variables."""
+    return variables(broker, tmp_path)
+
+
+@pytest.fixture
+def settings(environment: dict[str, str]) -> Settings:
+    """The same as values."""
+    return load(environment).settings
+
+
+@pytest.fixture
+async def installed(settings: Settings) -> Settings:
+    """The same, with topics."""
+    await install(settings)
+    return settings
+
+
+@pytest.fixture
+def workers(environment: dict[str, str], tmp_path: Path) -> Iterator[Workers]:
+    """Starts workers; those that are left at the end are killed."""
+    made = Workers(environment, tmp_path)
+    yield made
+    made.kill_all()
+
+
+def variables(broker: str, folder: Path) -> dict[str, str]:
+    """Settings that share nothing with another test."""
+    return {
+        "BANYAN_BROKER": broker,
+        "BANYAN_EMBEDDER": "hashing",
+        "BANYAN_STORE": f"sqlite:///{folder}/memory",
+        "BANYAN_KAFKA_PREFIX": f"test-{os.urandom(4).hex()}",
+        "BANYAN_KAFKA_PARTITIONS": "4",
+        "BANYAN_KAFKA_SESSION_TIMEOUT": "6s",
+        "BANYAN_WORKER_GRACE": "10s",
+        "BANYAN_LOG_FORMAT": "json",
+    }
+
+
+async def install(settings: Settings) -> None:
+    """Make the topics."""
+    admin = await open_admin(settings.broker)
+    try:
+        await create(admin, topics(settings.kafka).all, settings.kafka, settings.broker)
+    finally:
+        await admin.close()
