@@ -385,8 +385,8 @@ def check_model(info: TreeInfo, embedder: Embedder) -> None:
     if (wanted.name, wanted.dimension) != (got.name, got.dimension):
         raise TreeMismatchError(
             f"tree {info.id!r} was made with the embedding model {wanted.name} ({wanted.dimension} dimensions), "
-            f"{got.name} ({got.dimension}) is configured; set BANYAN_EMBEDDER to the tree's model, or export the tree and "
-            "import it under another name with the new one"
+            f"{got.name} ({got.dimension}) is configured; set BANYAN_EMBEDDER to the tree's model, or put the records "
+            "into a tree of another name"
         )
 
 
