@@ -15,7 +15,7 @@ import msgspec
 from memory.errors import BanyanError, RecordError
 from memory.ports.clock import Clock
 from streams.deliveries import Delivery
-from streams.producing import SCHEMA_HEADER, Producer
+from streams.producing import SCHEMA_HEADER, Message, Producer
 
 SCHEMA = b"dead-letter/1"
 REASON_CHARACTERS_MAX = 2_000
@@ -102,13 +102,14 @@ class DeadLetters:
     clock: Clock
     count: int = 0
     """Since the process started."""
-    _unsent: list[tuple[bytes | None, bytes]] = field(default_factory=list)
+    _unsent: list[Message] = field(default_factory=list)
     _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def put(self, delivery: Delivery, error: Exception, *, attempts: int = 1) -> Envelope:
         """Collect one; it keeps its key, so that the letters about one conversation keep their order."""
         letter = envelope(delivery, error, attempts=attempts, at=self.clock.now().isoformat())
-        self._unsent.append((delivery.key, msgspec.json.encode(letter)))
+        headers = [(SCHEMA_HEADER, SCHEMA)]
+        self._unsent.append(Message(topic=self.topic, value=msgspec.json.encode(letter), key=delivery.key, headers=headers))
         self.count += 1
         return letter
 
@@ -121,9 +122,7 @@ class DeadLetters:
         """
         async with self._sending:
             letters = list(self._unsent)
-            headers = [(SCHEMA_HEADER, SCHEMA)]
-            futures = [await self.producer.send(self.topic, value, key=key, headers=headers) for key, value in letters]
-            await self.producer.delivered(futures)
+            await self.producer.send(letters)
             del self._unsent[: len(letters)]
             return len(letters)
 

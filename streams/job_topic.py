@@ -11,7 +11,7 @@ from memory.errors import RecordError
 from memory.model import NodeId, TreeId
 from memory.ports.jobs import SummaryJob, SummaryJobs
 from memory.records import tree_id
-from streams.producing import SCHEMA_HEADER, Producer
+from streams.producing import SCHEMA_HEADER, Message, Producer
 from streams.topics import job_key
 
 SCHEMA = b"summary-job/1"
@@ -77,16 +77,15 @@ class JobTopic(SummaryJobs):
         async with self._sending:
             jobs, self._unsent = self._unsent, {}
             try:
-                futures = [
-                    await self._producer.send(
-                        self._topic,
-                        msgspec.json.encode(JobMessage(tree=tree, node=node)),
+                await self._producer.send(
+                    Message(
+                        topic=self._topic,
+                        value=msgspec.json.encode(JobMessage(tree=tree, node=node)),
                         key=job_key(tree, node),
                         headers=[(SCHEMA_HEADER, SCHEMA)],
                     )
                     for tree, node in jobs
-                ]
-                await self._producer.delivered(futures)
+                )
             except BaseException:
                 self._unsent = {**jobs, **self._unsent}
                 raise

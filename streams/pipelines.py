@@ -11,6 +11,7 @@ import structlog
 from memory.adapters.embedded.clock import SystemClock
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.ports.jobs import SummaryJob
+from memory.ports.summarizer import Summarizer
 from memory.service.ingest import Ingest
 from memory.service.summarize import Summarize, SummaryPool
 from memory.service.views import Views
@@ -111,9 +112,13 @@ async def open_ingesting(settings: Settings, *, jobs: type[JobTopic] = JobTopic)
         return Ingesting(batches, parts.pop_all())
 
 
-async def open_summarizing(settings: Settings) -> Summarizing:
+async def open_summarizing(settings: Settings, *, summarizer: Summarizer | None = None) -> Summarizing:
     """
     The parts of `banyan worker summaries`; the pool is not started yet.
+
+    Args:
+        settings: in force.
+        summarizer: instead of the one that the settings name.
 
     Raises:
         BanyanError: a setting, the store, a model or the broker cannot be used.
@@ -124,7 +129,7 @@ async def open_summarizing(settings: Settings) -> Summarizing:
         parts.push_async_callback(backend.close)
         embedder = await open_embedder(settings)
         parts.push_async_callback(embedder.close)
-        summarizer = open_summarizer(settings)
+        summarizer = summarizer or open_summarizer(settings)
         parts.push_async_callback(summarizer.close)
         producer = await Producer(settings.broker).start()
         parts.push_async_callback(producer.stop)

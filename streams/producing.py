@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from memory.errors import BanyanError
@@ -17,7 +18,6 @@ from streams.broker import DEAD_LETTER_BYTES_MAX, translated
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
 
-Headers = Sequence[tuple[str, bytes]]
 SCHEMA_HEADER = "banyan-schema"
 """What a message is and the version of its form, e.g. `turn/1`."""
 _LINGER_MS = 5
@@ -26,6 +26,16 @@ _REQUEST_TIMEOUT_MS = 40_000
 _SEQUENCE_LOST = frozenset(
     {"OutOfOrderSequenceNumber", "ProducerFenced", "InvalidProducerEpoch", "InvalidProducerIdMapping", "UnknownProducerId"}
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What is sent: a value, a key, or both."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+    headers: Sequence[tuple[str, bytes]] = ()
 
 
 class Producer:
@@ -70,35 +80,28 @@ class Producer:
         self._broken = False
         return self
 
-    async def send(
-        self, topic: str, value: bytes | None, *, key: bytes | None = None, headers: Headers = ()
-    ) -> asyncio.Future[object]:
+    async def send(self, messages: Iterable[Message]) -> None:
         """
-        Hand a message over; waits while the producer's buffer is full.
-
-        Returns:
-            Done when the broker has it on all replicas; to be given to `delivered`, since a dropped one hides a failure.
+        Send messages, in order within a key, and wait until the broker has all of them on all replicas.
 
         Raises:
-            BrokerUnavailableError, BrokerRefusedError: it could not be handed over.
+            BrokerUnavailableError, BrokerRefusedError: of one that it has not. Which ones it has is not known then: all are to be
+                sent again.
         """
         if self._broken:
             await self.stop()
             await self.start()
         assert self._producer is not None, "start() comes first"
+        futures: list[asyncio.Future[object]] = []
         with self._told(), translated(self._address):
-            future: asyncio.Future[object] = await self._producer.send(topic, value, key=key, headers=list(headers))
-            return future
-
-    async def delivered(self, futures: Iterable[asyncio.Future[object]]) -> None:
-        """
-        Wait until all are on the broker.
-
-        Raises:
-            BrokerUnavailableError, BrokerRefusedError: of one that is not; all have ended by then.
-        """
-        outcomes = await asyncio.gather(*futures, return_exceptions=True)
-        with self._told(), translated(self._address):
+            try:
+                for message in messages:
+                    headers = list(message.headers)
+                    # Waits while the producer's buffer is full.
+                    futures.append(await self._producer.send(message.topic, message.value, key=message.key, headers=headers))
+            finally:
+                # All are waited for, whatever becomes of one: a future that is dropped hides a failure.
+                outcomes = await asyncio.gather(*futures, return_exceptions=True)
             for outcome in outcomes:
                 if isinstance(outcome, BaseException):
                     raise outcome

@@ -120,16 +120,20 @@ class _Sending:
         from memory.model import EventId, TreeId  # noqa: PLC0415
         from memory.results import EventResult, EventStatus  # noqa: PLC0415
         from streams.events import encode  # noqa: PLC0415
-        from streams.producing import SCHEMA_HEADER  # noqa: PLC0415
+        from streams.producing import SCHEMA_HEADER, Message  # noqa: PLC0415
         from streams.topics import record_key  # noqa: PLC0415
 
         if not batch:
             return
-        futures = []
-        for record in batch:
-            headers = [(SCHEMA_HEADER, f"{record.KIND}/1".encode())]
-            futures.append(await self._producer.send(self._topic(record), encode(record), key=record_key(record), headers=headers))
-        await self._producer.delivered(futures)
+        await self._producer.send(
+            Message(
+                topic=self._topic(record),
+                value=encode(record),
+                key=record_key(record),
+                headers=[(SCHEMA_HEADER, f"{record.KIND}/1".encode())],
+            )
+            for record in batch
+        )
         for record in batch:
             self._sent[self._topic(record)] += 1
         results = [EventResult(tree=TreeId(each.tree), id=EventId(each.id), status=EventStatus.ACCEPTED, seq=0) for each in batch]

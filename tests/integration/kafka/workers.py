@@ -22,7 +22,7 @@ from memory.local import LocalMemory, open_local
 from memory.records import Record, Turn
 from streams.bootstrap import store_file
 from streams.events import encode
-from streams.producing import Producer
+from streams.producing import Message, Producer
 from streams.settings import Settings
 from streams.topics import record_key, topics
 
@@ -126,13 +126,14 @@ async def send(settings: Settings, records: Sequence[Record]) -> None:
     names = topics(settings.kafka)
     producer = await Producer(settings.broker).start()
     try:
-        futures = [
-            await producer.send(
-                names.turns.name if isinstance(record, Turn) else names.documents.name, encode(record), key=record_key(record)
+        await producer.send(
+            Message(
+                topic=names.turns.name if isinstance(record, Turn) else names.documents.name,
+                value=encode(record),
+                key=record_key(record),
             )
             for record in records
-        ]
-        await producer.delivered(futures)
+        )
     finally:
         await producer.stop()
 
@@ -141,7 +142,7 @@ async def send_raw(settings: Settings, topic: str, *values: bytes | None, key: b
     """Put anything on a topic."""
     producer = await Producer(settings.broker).start()
     try:
-        await producer.delivered([await producer.send(topic, value, key=key) for value in values])
+        await producer.send(Message(topic=topic, value=value, key=key) for value in values)
     finally:
         await producer.stop()
 
