@@ -24,6 +24,7 @@ from memory.service.indexing import Indexing
 from memory.service.ingest import check_model
 from memory.service.views import Views
 from memory.settings import RetrievalSettings
+from memory.tree.provisional import without_phrases
 
 Grouping = Literal["none", "conversation", "document"]
 
@@ -263,9 +264,8 @@ def _group(node: Node, group: Grouping) -> str | None:
 def _passage(hit: Hit) -> Passage:
     source = hit.source
     if source is None:
-        # Its first line is a headline for drawings; the sentences below it say the same.
-        body = hit.text.partition("\n")[2] or hit.text
-        return Passage(node=hit.id, text=body, path=tuple(crumb.id for crumb in hit.path), covered=hit.pending == 0)
+        above = tuple(crumb.id for crumb in hit.path)
+        return Passage(node=hit.id, text=without_phrases(hit.text), path=above, covered=hit.pending == 0)
     who = source.speaker or source.title or source.source
     when = (
         f"{source.at:%Y-%m-%d %H:%M}"

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 PROVISIONAL_CHARACTERS_MAX = 160
 """Most characters that each of the texts gives to a provisional one."""
 
+PHRASES = " · "
+"""Separates the key phrases that an extractive summary begins with."""
+
 _FIRST_SENTENCE = re.compile(r".{24,}?(?:[.!?…](?=\s|$)|[。！？｡؟।۔]|(?=\n))", re.DOTALL)
 
 
@@ -36,10 +39,21 @@ def headline(text: str, characters: int) -> str:
         characters: most that are returned, 1 or more.
     """
     line = text.lstrip()[: 4 * characters + 64].partition("\n")[0].rstrip()
-    phrases = line.split(" · ")
-    while len(phrases) > 1 and len(" · ".join(phrases)) > characters:
+    phrases = line.split(PHRASES)
+    while len(phrases) > 1 and len(PHRASES.join(phrases)) > characters:
         phrases.pop()
-    return _cut(" ".join(" · ".join(phrases).split()), characters)
+    return _cut(" ".join(PHRASES.join(phrases).split()), characters)
+
+
+def without_phrases(text: str) -> str:
+    """
+    A summary's sentences, without the line of key phrases before them, which says nothing that they do not.
+
+    Args:
+        text: of any node; one that does not begin with key phrases (a model's, a provisional one, an item's) is returned whole.
+    """
+    first, _, rest = text.partition("\n")
+    return rest if rest.strip() and PHRASES in first and not first.endswith((".", "!", "?", "…")) else text
 
 
 def _beginning(text: str) -> str:

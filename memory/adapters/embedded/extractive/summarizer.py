@@ -19,6 +19,7 @@ from memory.adapters.embedded.extractive.sentences import (
 )
 from memory.ports import summarizer as ports
 from memory.ports.summarizer import Summary, SummaryRequest
+from memory.tree.provisional import PHRASES
 
 INPUT_CHARACTERS_MAX = 64_000
 """Characters read for one summary; longer texts are read to their fair share of it."""
@@ -31,7 +32,6 @@ HEADLINE_SHARE = 0.4
 EXISTING_LEAVES = 0.3
 """Leaves that an existing sentence counts for in the centroid. It stands for many, but was chosen for being like them: counting
 it as many lets the first sentences support themselves for ever (measured: recall of what 64 leaves say 0.13 instead of 0.18)."""
-SEPARATOR = " · "
 _ENDS = (".", "!", "?", "…", "。", "！", "？")
 
 
@@ -59,9 +59,9 @@ def summarize(request: SummaryRequest) -> str:
     mass = centroid(scored, recurrences)
     characters = budget(request.descendants) * 4
     counted = [(entry.sentence.text, entry.words) for entry in scored]
-    topics = SEPARATOR.join(headline(counted, mass, recurrences, speakers=speakers)) if len(scored) > 1 else ""
+    topics = PHRASES.join(headline(counted, mass, recurrences, speakers=speakers)) if len(scored) > 1 else ""
     chosen = choose(scored, mass, characters=characters - len(topics))
-    lines = [topics] if SEPARATOR in topics else []
+    lines = [topics] if PHRASES in topics else []
     lines.extend(_lines(chosen, characters - len(topics)))
     return "\n".join(lines)
 
@@ -69,8 +69,8 @@ def summarize(request: SummaryRequest) -> str:
 def _split_headline(text: str) -> tuple[list[str], str]:
     """Phrases of the first line, when it is one of ours, and the rest."""
     first, newline, rest = text.partition("\n")
-    if newline and SEPARATOR in first and len(first) <= 2 * HEADLINE_CHARACTERS_MAX and not first.endswith((".", "!", "?")):
-        return first.split(SEPARATOR), rest
+    if newline and PHRASES in first and len(first) <= 2 * HEADLINE_CHARACTERS_MAX and not first.endswith((".", "!", "?")):
+        return first.split(PHRASES), rest
     return [], text
 
 

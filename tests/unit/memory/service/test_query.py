@@ -9,10 +9,11 @@ import pytest
 from memory.errors import EmbedderAnswerError, EmbedderError, QueryError, TreeMismatchError, TreeNotFoundError
 from memory.model import NodeKind, TreeId
 from memory.ports.index import Scope
-from memory.ports.summarizer import estimate_tokens
+from memory.ports.summarizer import Summary, SummaryRequest, estimate_tokens
 from memory.records import Document
 from memory.results import SearchAnswer
 from tests.fakes.embedder import EmbedderFault, FakeEmbedder
+from tests.fakes.summarizer import FakeSummarizer
 from tests.fakes.world import TREE, World, turn, turns
 from tests.unit.memory.service.conftest import MakeWorld
 
@@ -239,6 +240,19 @@ async def test_context_keeps_its_budget_and_is_in_time_order(world: World, token
     times = [hit.source.at for hit in context.hits if hit.source and hit.source.at]
     assert times == sorted(times)
     assert bool(context.hits) == bool(context.text)
+
+
+async def test_a_summary_stands_in_the_context_with_all_its_lines(make_world: MakeWorld) -> None:
+    class InLines(FakeSummarizer):
+        async def summarize(self, request: SummaryRequest) -> Summary:
+            del request
+            return Summary(text="topic1 began in May.\n\nIt ended in June.", calls=1)
+
+    world = make_world(summarizer=InLines())
+    await chat(world)
+    summaries = Scope(kinds=frozenset({NodeKind.SUMMARY}))
+    context = await world.query.context(TREE, "topic1 subject1", tokens=100, scope=summaries)
+    assert context.text == "topic1 began in May.\n\nIt ended in June."
 
 
 @pytest.mark.parametrize("tokens", [0, -5, 10**9])

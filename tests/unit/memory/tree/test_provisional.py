@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from memory.tree.provisional import PROVISIONAL_CHARACTERS_MAX, headline, provisional_text
+from memory.tree.provisional import PROVISIONAL_CHARACTERS_MAX, headline, provisional_text, without_phrases
 
 
 def test_each_text_gives_its_beginning() -> None:
@@ -40,3 +40,16 @@ def test_a_headline_is_one_line_within_its_characters() -> None:
             line = headline(text, characters)
             assert len(line) <= characters
             assert "\n" not in line
+
+
+def test_only_a_line_of_key_phrases_is_taken_off() -> None:
+    assert without_phrases("cello lessons · Lisbon\nAna: I play.\nBen: I listen.") == "Ana: I play.\nBen: I listen."
+    for whole in (
+        "Ana moved to Porto.\n\nShe is a baker now.",
+        "Ana: I play.\nBen: I listen.",
+        "cello · Lisbon",
+        "cello · Lisbon\n",
+        "A · B.\nC",
+        "",
+    ):
+        assert without_phrases(whole) == whole

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 import pytest
 
 from memory.adapters.embedded.extractive.headline import HEADLINE_CHARACTERS_MAX, PHRASES_MAX
-from memory.adapters.embedded.extractive.summarizer import INPUT_CHARACTERS_MAX, SEPARATOR, _read, budget, summarize
+from memory.adapters.embedded.extractive.summarizer import INPUT_CHARACTERS_MAX, _read, budget, summarize
 from memory.ports.summarizer import SummaryRequest
+from memory.tree.provisional import PHRASES
 
 CELLO = [
     "Ana (2025-09-14): Hey Ben! Good to see you! I signed up for cello lessons with Graciela on the Biltstraat.",
@@ -35,7 +36,7 @@ def streamed(texts: Sequence[str], *, batch: int = 1) -> str:
 
 def body(summary: str) -> str:
     first, _, rest = summary.partition("\n")
-    return rest if SEPARATOR in first else summary
+    return rest if PHRASES in first else summary
 
 
 def test_content_is_kept_and_small_talk_is_not() -> None:
@@ -47,12 +48,12 @@ def test_content_is_kept_and_small_talk_is_not() -> None:
 
 
 def test_the_first_line_tells_the_topic() -> None:
-    phrases = once(CELLO).split("\n")[0].split(SEPARATOR)
+    phrases = once(CELLO).split("\n")[0].split(PHRASES)
     assert any("cello" in phrase for phrase in phrases[:2])
     assert "Graciela" in phrases
     assert 2 <= len(phrases) <= PHRASES_MAX
     assert not {"Ana", "Ben"} & set(phrases)
-    assert len(SEPARATOR.join(phrases)) <= HEADLINE_CHARACTERS_MAX + 3
+    assert len(PHRASES.join(phrases)) <= HEADLINE_CHARACTERS_MAX + 3
 
 
 def test_it_says_who_said_it_and_when_in_time_order() -> None:
@@ -112,7 +113,7 @@ def test_the_latest_texts_do_not_wash_out_an_old_topic() -> None:
         "Ben: The stamps were stolen in Porto.",
     ]
     summary = streamed([*TUNNEL * 3, *chatter])
-    phrases = summary.split("\n")[0].split(SEPARATOR)
+    phrases = summary.split("\n")[0].split(PHRASES)
     assert any("tunnel" in phrase or "Dravik" in phrase for phrase in phrases[:2])
     assert "tunnel" in body(summary)
 
@@ -136,8 +137,8 @@ def test_who_is_spoken_to_is_no_topic() -> None:
 def test_summaries_of_children_can_be_folded() -> None:
     children = [once(CELLO), once([f"Ben: The kitchen got {noun} number {k} from Holm." for k, noun in enumerate(NOUNS)])]
     summary = once(children, descendants=15)
-    phrases = summary.split("\n")[0].split(SEPARATOR)
-    assert all(SEPARATOR not in line for line in summary.split("\n")[1:])
+    phrases = summary.split("\n")[0].split(PHRASES)
+    assert all(PHRASES not in line for line in summary.split("\n")[1:])
     assert {"Graciela", "Holm"} <= set(phrases)
     assert "Ana (2025" in summary
     assert "Ben: " in summary
