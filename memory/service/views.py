@@ -6,12 +6,24 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from memory.model import TreeId
 from memory.ports.store import TreeStore
 from memory.tree.view import View
 
 CHANGES_PER_READ = 1_000
+COUNT_AGAIN = 8
+"""A view is counted again when it has grown by one part in so many: counting a large one takes longer than a commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A view that nobody holds, and its bytes when it had so many nodes."""
+
+    view: View
+    nodes: int
+    bytes: int
 
 
 class Views:
@@ -26,7 +38,8 @@ class Views:
     def __init__(self, store: TreeStore, *, bytes_max: int) -> None:
         self._store = store
         self._bytes_max = bytes_max
-        self._views: OrderedDict[TreeId, View] = OrderedDict()
+        self._kept: OrderedDict[TreeId, _Kept] = OrderedDict()
+        self._bytes = 0
         self._locks: dict[TreeId, asyncio.Lock] = {}
 
     @asynccontextmanager
@@ -39,11 +52,12 @@ class Views:
         lock = self._locks.setdefault(tree, asyncio.Lock())
         async with lock:
             # Taken out while it is held: if the holder fails, the view may be half changed, and the next one loads it anew.
-            view = self._views.pop(tree, None) or View.load(await self._store.skeleton(tree))
+            kept = self._kept.pop(tree, None)
+            self._bytes -= kept.bytes if kept is not None else 0
+            view = kept.view if kept is not None else View.load(await self._store.skeleton(tree))
             await self.catch_up(tree, view)
             yield view
-            self._views[tree] = view
-            self._evict()
+            self._keep(tree, view, kept)
 
     async def catch_up(self, tree: TreeId, view: View) -> None:
         """Apply to the view what was committed since."""
@@ -52,10 +66,14 @@ class Views:
             if len(entries) < CHANGES_PER_READ:
                 break
 
-    def _evict(self) -> None:
-        if len(self._views) == 1:
-            return  # counting the bytes of a large view takes milliseconds, and the only one is never dropped
-        total = sum(view.bytes for view in self._views.values())
-        while total > self._bytes_max and len(self._views) > 1:
-            _, dropped = self._views.popitem(last=False)
-            total -= dropped.bytes
+    def _keep(self, tree: TreeId, view: View, before: _Kept | None) -> None:
+        nodes = len(view)
+        if before is not None and before.nodes <= nodes <= before.nodes + before.nodes // COUNT_AGAIN:
+            kept = before
+        else:
+            kept = _Kept(view, nodes, view.bytes)
+        self._kept[tree] = kept
+        self._bytes += kept.bytes
+        while self._bytes > self._bytes_max and len(self._kept) > 1:
+            _, dropped = self._kept.popitem(last=False)
+            self._bytes -= dropped.bytes

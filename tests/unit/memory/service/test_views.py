@@ -112,3 +112,20 @@ async def test_one_view_may_exceed_the_limit_alone(world: World) -> None:
         pass
     async with views.hold(TREE) as second:
         assert second is first
+
+
+async def test_views_are_not_counted_at_every_commit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = 0
+    count = View.bytes.fget  # type: ignore[attr-defined]
+
+    def counting(view: View) -> int:
+        nonlocal counted
+        counted += 1
+        return int(count(view))
+
+    other = TreeId("other")
+    await world.put(*turns(range(200)), *turns(range(200), tree=other))
+    monkeypatch.setattr(View, "bytes", property(counting))
+    for number in range(20):
+        await world.put(*turns([1_000 + number]), *turns([1_000 + number], tree=other))
+    assert counted <= 4
