@@ -111,12 +111,16 @@ def _items(stored: Stored) -> _Found:
 def _events(stored: Stored) -> _Found:
     owners: dict[NodeId, EventId] = {}
     for event, leaves in stored.events.items():
+        if not leaves:
+            yield "event-once", None, f"event {event!r} was applied, and has no leaf"
         for chunk, leaf in enumerate(leaves):
             node = stored.nodes.get(leaf)
             if node is None or node.item is None:
                 yield "event-once", leaf, f"event {event!r} was applied, its chunk {chunk} is not in the tree"
             elif node.item.event_id != event or node.item.chunk != chunk:
                 yield "event-once", leaf, f"is chunk {chunk} of event {event!r} by its receipt, and another by its item"
+            elif node.item.chunks != len(leaves):
+                yield "event-once", leaf, f"is one of {node.item.chunks} chunks of event {event!r}, whose receipt has {len(leaves)}"
             if leaf in owners:
                 yield "event-once", leaf, f"belongs to the events {owners[leaf]!r} and {event!r}"
             owners[leaf] = event

@@ -117,7 +117,7 @@ class Router:
                 agrees = top < cut + TIE or bounded
             else:
                 cosine = float(cosines[here.ids.index(chosen)])
-                agrees = cosine >= top - TIE and cosine >= cut - TIE
+                agrees = cosine >= top - TIE and cosine >= cut - TIE and not (last and here.depth + 1 >= self.parameters.depth_max)
             if not agrees:
                 return self._decision(here, here.ids[slot], top)
         return None
