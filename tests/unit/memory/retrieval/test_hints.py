@@ -40,6 +40,17 @@ def test_a_day_is_taken_with_those_beside_it() -> None:
     assert not hint.matches(datetime(2026, 5, 30, tzinfo=UTC))
 
 
+@pytest.mark.parametrize("edge", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
+def test_the_first_and_the_last_day_that_there_is_have_neighbours_too(edge: datetime) -> None:
+    assert DateHint(month=edge.month, day=edge.day).matches(edge)
+    assert not DateHint(month=7, day=1).matches(edge)
+
+
+def test_the_word_before_a_month_is_a_whole_one() -> None:
+    assert date_hints(f"{'x' * 40} during May") == (DateHint(month=5),)
+    assert date_hints(f"{'x' * 40}during May") == ()
+
+
 def test_what_is_not_named_is_left_open() -> None:
     assert DateHint(month=6).matches(datetime(2019, 6, 30, tzinfo=UTC))
     assert not DateHint(year=2026, month=6).matches(datetime(2019, 6, 30, tzinfo=UTC))
