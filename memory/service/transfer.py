@@ -22,6 +22,7 @@ from memory.errors import RecordError, TreeMismatchError
 from memory.model import EmbeddingModel, EventId, Item, Mark, Node, NodeId, NodeKind, TreeId, TreeInfo, Vector
 from memory.ports.store import Applied, Stale, TreeStore
 from memory.records import tree_id
+from memory.structures import registry
 
 T = TypeVar("T")
 
@@ -165,6 +166,7 @@ class Transfer:
         Raises:
             RecordError: a line is not what an export has; commits before it stay.
             TreeMismatchError: of another embedding model, or the tree exists and is another one.
+            SettingError: of a structure that is not known here, or with parameters it cannot have.
         """
         numbered = _numbered(lines)
         header = await self._read_header(numbered)
@@ -181,6 +183,7 @@ class Transfer:
             parameters=header.parameters,
             created_at=header.created_at,
         )
+        registry.of(wanted)  # a tree that no structure can read is not made
         info = await self._store.create_tree(wanted)
         if replace(info, seq=0) != wanted:
             raise TreeMismatchError(

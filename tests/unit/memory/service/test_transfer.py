@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memory.errors import RecordError, TreeMismatchError, TreeNotFoundError
+from memory.errors import RecordError, SettingError, TreeMismatchError, TreeNotFoundError
 from memory.model import EmbeddingModel, TreeId
 from memory.records import Document
 from tests.fakes.summarizer import FakeSummarizer
@@ -140,6 +140,17 @@ async def test_one_of_another_model_or_format_is_refused_before_anything_is_made
         await imported(target, [newer, *lines[1:]])
     with pytest.raises(RecordError, match="tree"):
         await imported(target, lines, tree="a/b")
+    assert await target.store.trees() == []
+
+
+@pytest.mark.parametrize("change", [{"structure": "other"}, {"parameters": {"base": 7.0, "rate": 0.5, "depth_max": 8.0}}])
+async def test_one_of_a_structure_that_is_not_there_is_refused_before_anything_is_made(
+    make_world: MakeWorld, change: dict[str, object]
+) -> None:
+    source, target = make_world("source"), make_world("target")
+    header, *rest = await grown(source, drained=True)
+    with pytest.raises(SettingError, match="structure"):
+        await imported(target, [json.dumps({**json.loads(header), **change}).encode(), *rest])
     assert await target.store.trees() == []
 
 
