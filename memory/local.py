@@ -38,7 +38,7 @@ from memory.ports.embedder import Embedder
 from memory.ports.index import Scope
 from memory.ports.leases import PathLeases
 from memory.ports.summarizer import Summarizer
-from memory.records import Record, parse, tree_id
+from memory.records import Document, Record, Turn, parse, tree_id
 from memory.results import CheckReport, EventResult, EventStatus, SearchAnswer, TreeNode, TreeReport
 from memory.retrieval.text import terms
 from memory.service.freshness import Freshness
@@ -233,7 +233,7 @@ class LocalMemory:
         order: list[EventResult | None] = []
         for record in records:
             # Records are checked like objects: a `Turn` can be made with any content.
-            given = record if isinstance(record, Mapping) else msgspec.structs.asdict(record)
+            given = msgspec.structs.asdict(record) if isinstance(record, Turn | Document) else record
             try:
                 parsed.append(parse(given, tree=tree if given is record else None, limits=self._settings.ingest))
                 order.append(None)
@@ -459,10 +459,11 @@ def _files(path: Path) -> tuple[Path, Path]:
     return path / STORE_FILE, path / INDEX_FILE
 
 
-def _rejected(record: Mapping[str, Any], tree: str | None, reason: str) -> EventResult:
+def _rejected(record: object, tree: str | None, reason: str) -> EventResult:
+    named = record if isinstance(record, Mapping) else {}
     return EventResult(
-        tree=TreeId(str(record.get("tree", tree or ""))[:128]),
-        id=EventId(str(record.get("id", ""))[:256]),
+        tree=TreeId(str(named.get("tree", tree or ""))[:128]),
+        id=EventId(str(named.get("id", ""))[:256]),
         status=EventStatus.REJECTED,
         seq=0,
         reason=reason,
