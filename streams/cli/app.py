@@ -189,6 +189,9 @@ def say_error(message: str, *, prefix: str = "error: ") -> None:
 
 def _refuse_usage(error: click.ClickException) -> int:
     message = error.format_message()
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(message, err=True)
+        return Exit.USAGE
     context = getattr(error, "ctx", None)
     hint = f" ({context.command_path} --help)" if context is not None else ""
     say_error(message.rstrip(".") + hint)

