@@ -2,6 +2,9 @@
 PYTHON ?= python3
 UV := .uv/bin/uv
 UV_VERSION := 0.13.8
+# Where the system has a bundle of certificates uv trusts it too, as pip does: behind a company's proxy its own would not do.
+UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt),1,0)
+export UV_SYSTEM_CERTS
 BIN := .venv/bin
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
