@@ -72,6 +72,19 @@ async def open_backend(settings: Settings) -> Backend:
         SettingError: the store's address cannot be used.
         BanyanError: it cannot be opened.
     """
+    return await (_redis_backend(settings) if settings.store_is_redis else _embedded_backend(settings))
+
+
+async def _redis_backend(settings: Settings) -> Backend:
+    try:
+        from memory.adapters.redis import Link, RedisPathLeases, RedisSettings, RedisTreeStore  # noqa: PLC0415  # an optional extra
+    except ModuleNotFoundError as error:
+        raise SettingError("store: Redis needs the extra redis: pip install 'banyan-memory[redis]'") from error
+    link = await Link.open(RedisSettings(url=settings.store))
+    return Backend(RedisTreeStore(link), RedisPathLeases(link), link.close)
+
+
+async def _embedded_backend(settings: Settings) -> Backend:
     from memory.adapters.embedded.clock import SystemClock  # noqa: PLC0415
     from memory.adapters.embedded.gate import FileLeases  # noqa: PLC0415
     from memory.adapters.embedded.store import SqliteTreeStore  # noqa: PLC0415

