@@ -70,6 +70,13 @@ class TestHelp:
         done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
+    @pytest.mark.parametrize("group", [(), ("topics",), ("worker",)])
+    def test_a_command_that_lacks_its_verb_shows_its_help(self, banyan: Banyan, group: tuple[str, ...]) -> None:
+        ran = banyan(*group)
+        assert ran.code == 2
+        assert ran.err.startswith("Usage: banyan")
+        assert "\nCommands:\n" in ran.err
+
     def test_a_misspelt_command_is_helped(self, banyan: Banyan) -> None:
         ran = banyan("serch", "t", "x")
         assert ran.code == 2
