@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 import pytest
@@ -28,7 +28,7 @@ def served(config: pytest.Config, name: str, start: Callable[[], AbstractContext
         running = start()
         server = running.__enter__()
     except redis.ServerMissingError as error:
-        if os.environ.get("CI", "").lower() == "true":
+        if in_ci():
             pytest.fail(f"{name}: {error}")
         config.stash.setdefault(NOT_RUN, {})[name] = str(error)
         pytest.skip(f"{name}: {error}")
@@ -36,6 +36,26 @@ def served(config: pytest.Config, name: str, start: Callable[[], AbstractContext
         yield server
     finally:
         running.__exit__(None, None, None)
+
+
+@contextmanager
+def started(server: AbstractContextManager[T]) -> Iterator[T]:
+    """A server of one test; without one the test is skipped. Where CI is set, a failure."""
+    try:
+        running = server.__enter__()
+    except redis.ServerMissingError as error:
+        if in_ci():
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+    try:
+        yield running
+    finally:
+        server.__exit__(None, None, None)
+
+
+def in_ci() -> bool:
+    """Whether a part that cannot start is a failure."""
+    return os.environ.get("CI", "").lower() == "true"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

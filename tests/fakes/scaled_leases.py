@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+from memory.errors import LeaseBusyError
 from memory.model import NodeId, TreeId
 from memory.ports.leases import Lease, PathLeases
 
@@ -23,7 +24,13 @@ class ScaledLeases(PathLeases):
     async def acquire(
         self, tree: TreeId, *, shared: Sequence[NodeId] = (), exclusive: Sequence[NodeId] = (), ttl: timedelta, wait: timedelta
     ) -> Lease:
-        return await self._leases.acquire(tree, shared=shared, exclusive=exclusive, ttl=ttl * self._scale, wait=wait * self._scale)
+        try:
+            return await self._leases.acquire(
+                tree, shared=shared, exclusive=exclusive, ttl=ttl * self._scale, wait=wait * self._scale
+            )
+        except LeaseBusyError as error:
+            real, said = (f"{seconds.total_seconds():g} s" for seconds in (wait * self._scale, wait))
+            raise LeaseBusyError(str(error).replace(real, said)) from error
 
     async def renew(self, lease: Lease, *, ttl: timedelta) -> None:
         await self._leases.renew(lease, ttl=ttl * self._scale)

@@ -39,6 +39,19 @@ WORDINGS: tuple[tuple[str, type[BanyanError], str], ...] = (
     ("Could not create server TCP", StoreUnavailableError, ""),
 )
 
+STRIPPED: tuple[tuple[type[Exception], str], ...] = (
+    # Errors that the client makes classes of, taking the first word away.
+    (vendor.BusyLoadingError, "LOADING"),
+    (vendor.ReadOnlyError, "READONLY"),
+    (vendor.OutOfMemoryError, "OOM"),
+    (vendor.NoPermissionError, "NOPERM"),
+    (vendor.MovedError, "MOVED"),
+    (vendor.AskError, "ASK"),
+    (vendor.TryAgainError, "TRYAGAIN"),
+    (vendor.ClusterDownError, "CLUSTERDOWN"),
+    (vendor.MasterDownError, "MASTERDOWN"),
+)
+
 
 def translated(error: Exception, where: str) -> BanyanError:
     """
@@ -51,13 +64,10 @@ def translated(error: Exception, where: str) -> BanyanError:
     said = str(error)
     if isinstance(error, vendor.AuthenticationError | vendor.AuthorizationError):
         return SettingError(f"{where}: Redis refused the user or the password ({said})")
-    named = {vendor.BusyLoadingError: "LOADING", vendor.ReadOnlyError: "READONLY", vendor.NoPermissionError: "NOPERM"}
-    said = next((f"{word} {said}" for kind, word in named.items() if isinstance(error, kind)), said)
+    said = next((f"{word} {said}" for kind, word in STRIPPED if isinstance(error, kind)), said)
     for beginning, kind, meaning in WORDINGS:
         if said.startswith(beginning) or (" " in beginning and beginning in said):
             return kind(f"{where}: {meaning} ({said[:200]})" if meaning else f"{where}: {said[:200]}")
-    if isinstance(error, vendor.ClusterDownError | vendor.MasterDownError | vendor.TryAgainError):
-        return StoreUnavailableError(f"{where}: a part of the cluster is away ({said[:200]})")
     if isinstance(error, vendor.ConnectionError | vendor.TimeoutError | vendor.ClusterError | OSError | asyncio.TimeoutError):
         return StoreUnavailableError(f"{where}: Redis cannot be reached ({said[:200] or type(error).__name__})")
     if isinstance(error, vendor.RedisClusterException):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 from memory.adapters.redis.keys import TreeKeys
-from memory.adapters.redis.link import Link
-from memory.model import NodeId
+from memory.adapters.redis.link import Argument, Link
+from memory.model import ROOT, NodeId
 
-SAMPLES = 20
-"""Elements of a key, and keys of a kind, that are looked at."""
+SAMPLES = 40
+"""Elements of a large key, and small keys of a kind, that are looked at."""
 
 
-async def tree_bytes(link: Link, keys: TreeKeys, *, summaries: int, dirty: int) -> int:
+async def tree_bytes(link: Link, keys: TreeKeys, *, summaries: int, dirty: int, pending: int) -> int:
     """
     Bytes, estimated: the tree's large keys each by some of its elements, the small ones, one or two a summary, by some of them.
 
@@ -21,22 +23,27 @@ async def tree_bytes(link: Link, keys: TreeKeys, *, summaries: int, dirty: int) 
         keys: the tree's.
         summaries: how many it has.
         dirty: how many of them have contributions.
+        pending: how many contributions those have.
     """
-    large = await asyncio.gather(*(_usage(link, key) for key in (*keys.whole(), *keys.leases)))
+    large = await _usage(link, [*keys.whole(), *keys.leases, keys.children(ROOT)])
     count = int(await link.command("LLEN", keys.order))
-    spread = [count * part // SAMPLES for part in range(SAMPLES)]
-    ids = await asyncio.gather(*(link.command("LINDEX", keys.order, at) for at in dict.fromkeys(spread)))
-    with_children = await asyncio.gather(*(_usage(link, keys.children(NodeId(one.decode()))) for one in ids if one is not None))
-    members = await link.command("ZRANGE", keys.dirty, 0, SAMPLES - 1)
-    waiting = await asyncio.gather(*(_usage(link, keys.contributions(NodeId(one[16:].decode()))) for one in members))
-    return sum(large) + _estimate(with_children, 1 + summaries) + _estimate(waiting, dirty)
+    ids = await _all(link, [("LINDEX", keys.order, at) for at in _spread(1, count)])
+    children = [size for size in await _usage(link, [keys.children(NodeId(one.decode())) for one in ids]) if size]
+    members = await _all(link, [("ZRANGE", keys.dirty, at, at) for at in _spread(0, dirty)])
+    waiting = [keys.contributions(NodeId(some[0][16:].decode())) for some in members if some]
+    lengths = await _all(link, [("LLEN", key) for key in waiting])
+    # Few nodes have most of the contributions, so what counts is the size of one; what counts for children is the size of a key.
+    of_contributions = sum(await _usage(link, waiting)) * pending // max(sum(map(int, lengths)), 1)
+    return sum(large) + sum(children) * summaries // max(len(children), 1) + of_contributions
 
 
-async def _usage(link: Link, key: str) -> int:
-    return int(await link.command("MEMORY", "USAGE", key, "SAMPLES", SAMPLES) or 0)
+def _spread(first: int, count: int) -> Sequence[int]:
+    return sorted({first + (count - first) * part // SAMPLES for part in range(SAMPLES)}) if count > first else []
 
 
-def _estimate(found: list[int], count: int) -> int:
-    """Size of `count` keys, from the sizes of some; 0 is a key that is not there."""
-    there = [size for size in found if size]
-    return sum(there) * count // len(there) if there else 0
+async def _usage(link: Link, keys: Sequence[str]) -> list[int]:
+    return [int(size or 0) for size in await _all(link, [("MEMORY", "USAGE", key, "SAMPLES", SAMPLES) for key in keys])]
+
+
+async def _all(link: Link, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
+    return await asyncio.gather(*(link.command(*command) for command in commands))

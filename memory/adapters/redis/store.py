@@ -273,7 +273,7 @@ class RedisTreeStore(TreeStore):
             leaf_depths=leaf_depths,
             rewrites=counts.get("rewrites", 0),
             cost=Cost(calls=counts.get("calls", 0), tokens_in=counts.get("tokens_in", 0), tokens_out=counts.get("tokens_out", 0)),
-            bytes=await tree_bytes(self._link, keys, summaries=summaries, dirty=dirty),
+            bytes=await tree_bytes(self._link, keys, summaries=summaries, dirty=dirty, pending=counts.get("pending", 0)),
         )
 
     async def close(self) -> None:

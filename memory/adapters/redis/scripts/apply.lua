@@ -16,10 +16,7 @@
 
 local request, names = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[2])
 local STATE, NODES, CONTENT, EVENTS, ORDER, LOG, DIRTY = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-local keys = {
-  ends = KEYS[8], held = KEYS[9], nodes = KEYS[10], granted = KEYS[11], queue = KEYS[12], seen = KEYS[13], wants = KEYS[14],
-  token = KEYS[15],
-}
+local keys = lease_keys(7)
 local FIRST_KEY = 15 -- the request numbers its keys from 1
 
 local found = redis.call('HMGET', STATE, 'seq', 'dimension')
@@ -65,7 +62,8 @@ local rows = {} -- by number of the name: {kind, provisional, depth, version, ro
 for index, packed in ipairs(hmget(NODES, names)) do
   if packed then
     local kind, provisional, depth, version, routing, descendants, pending, mark, cohesion = struct.unpack(ROW, packed)
-    rows[index] = {kind, provisional, depth, version, routing, descendants, pending, mark, cohesion, string.sub(packed, ROW_SIZE + 1)}
+    local parent = string.sub(packed, ROW_SIZE + 1)
+    rows[index] = {kind, provisional, depth, version, routing, descendants, pending, mark, cohesion, parent}
   end
 end
 

@@ -9,9 +9,7 @@
 -- COST  O(nodes of the lease + leases that ended + nodes of the first 64 waiters)
 -- include: lib_leases
 
-local keys = {
-  ends = KEYS[1], held = KEYS[2], nodes = KEYS[3], granted = KEYS[4], queue = KEYS[5], seen = KEYS[6], wants = KEYS[7], token = KEYS[8],
-}
+local keys = lease_keys(0)
 local waiter, wants, grants = ARGV[1], cmsgpack.unpack(ARGV[2]), ARGV[5]
 local now, micros = clock()
 purge_leases(keys, now)

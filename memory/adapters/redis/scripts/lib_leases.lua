@@ -7,6 +7,15 @@
 
 local QUEUE_SERVED = 64
 
+-- The keys by name, where they come in KEYS after the first `offset`.
+local function lease_keys(offset)
+  local keys = {}
+  for index, name in ipairs({'ends', 'held', 'nodes', 'granted', 'queue', 'seen', 'wants', 'token'}) do
+    keys[name] = KEYS[offset + index]
+  end
+  return keys
+end
+
 local function clock()
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000), tonumber(time[1]) * 1000000 + tonumber(time[2])
