@@ -31,6 +31,7 @@ install: .venv/.stamp ## Make .venv from the lock (hashes checked).
 
 demo: install ## Two conversations and a news feed become a memory; ask it.
 	@$(BIN)/banyan demo $(DEMO_ARGS)
+	@echo "   The command is in $(BIN):     . $(BIN)/activate" >&2
 
 test: install check ## Everything CI runs: check, then the tests.
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
