@@ -103,14 +103,15 @@ class Snapshot:
         Raises:
             StoreBusyError: commits kept coming faster than they could be read.
         """
-        start, count = 0, 1
-        while start < count:
+        start, wanted = 0, 1
+        while start < wanted:
             answer: list[Any] = await self._script(
                 "page", [self._keys.state, self._keys.nodes, self._keys.content, self._keys.order], start, PAGE, self._parts
             )
             seq, count, self.dimension, *flat = answer
             self.seq = int(seq)
-            self._first = self.seq if self._first is None else self._first
+            if self._first is None:
+                self._first, wanted = self.seq, int(count)  # nodes made later are in the log
             page = _raws(flat)
             self._spool.add(page)
             start += PAGE
