@@ -93,7 +93,7 @@ class Watchdog:
         self._in_hand_max = in_hand_max
         self._end = end
         self._stopped = threading.Event()
-        self._beats = 0
+        self._beats = -1
         self._silent = 0
 
     def start(self) -> None:
