@@ -15,7 +15,11 @@ import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from tests.servers.redis import ServerMissingError
 
 VARIABLE = "BANYAN_TEST_KAFKA"
 VERSION = "4.1.0"
@@ -42,10 +46,6 @@ group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
 log.cleaner.backoff.ms=500
 """
-
-
-class CannotStartError(Exception):
-    """What keeps the broker from starting, and how to get it."""
 
 
 class KafkaServer:
@@ -81,7 +81,7 @@ class KafkaServer:
         while not _listens(self._port):
             if self._process.poll() is not None or time.monotonic() > end:
                 self.kill()
-                raise CannotStartError(f"the broker did not start: {self._tail()}")
+                raise ServerMissingError(f"the broker did not start: {self._tail()}")
             time.sleep(0.1)
 
     def stop(self) -> None:
@@ -109,7 +109,7 @@ class KafkaServer:
     def _run(self, *arguments: str) -> None:
         done = subprocess.run([*self._command(), *arguments], cwd=self._folder, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise CannotStartError(f"the broker's storage cannot be made: {(done.stderr or done.stdout)[-500:]}")
+            raise ServerMissingError(f"the broker's storage cannot be made: {(done.stderr or done.stdout)[-500:]}")
 
     def _tail(self) -> str:
         return (self._folder / "broker.log").read_text(errors="replace")[-500:]
@@ -118,7 +118,7 @@ class KafkaServer:
 def _java() -> str:
     java = shutil.which("java")
     if java is None:
-        raise CannotStartError(f"Java 17 or newer is needed to run a Kafka broker (or set {VARIABLE}=host:port)")
+        raise ServerMissingError(f"Java 17 or newer is needed to run a Kafka broker (or set {VARIABLE}=host:port)")
     return java
 
 
@@ -134,13 +134,13 @@ def _jars() -> Path:
             return wanted
         maven = shutil.which("mvn")
         if maven is None:
-            raise CannotStartError(f"Maven is needed once to fetch Kafka {VERSION} (or set {VARIABLE}=host:port)")
+            raise ServerMissingError(f"Maven is needed once to fetch Kafka {VERSION} (or set {VARIABLE}=host:port)")
         partial = CACHE / f"{VERSION}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         command = [maven, "-q", "-B", "-f", str(_POM), _COPY, f"-DoutputDirectory={partial}", "-DincludeScope=runtime"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise CannotStartError(f"Kafka {VERSION} cannot be fetched: {done.stdout[-500:]}{done.stderr[-500:]}")
+            raise ServerMissingError(f"Kafka {VERSION} cannot be fetched: {done.stdout[-500:]}{done.stderr[-500:]}")
         partial.rename(wanted)
     return wanted
 
@@ -160,6 +160,22 @@ def _listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(0.5)
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextmanager
+def single(folder: Path) -> Iterator[KafkaServer]:
+    """
+    A broker that ends with the context.
+
+    Raises:
+        ServerMissingError: it cannot be started here; says how to get it.
+    """
+    server = KafkaServer(folder)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
 
 
 def given() -> str | None:

@@ -11,31 +11,31 @@ import pytest
 from streams.broker import open_admin
 from streams.settings import Settings, load
 from streams.topics import create, topics
+from tests.conftest import served
 from tests.integration.kafka.workers import Workers
 from tests.servers import kafka
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a broker."""
+def broker_server(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafka.KafkaServer]:
+    """One broker for the whole run: tests use prefixes of their own."""
+    folder = tmp_path_factory.mktemp("kafka")
+    yield from served(pytestconfig, "Kafka", lambda: kafka.single(folder))
+
+
+@pytest.fixture(scope="session")
+def broker(request: pytest.FixtureRequest) -> str:
+    """The address of a broker: the one that BANYAN_TEST_KAFKA names, or one that is started."""
     if (given := kafka.given()) is not None:
-        yield given
-        return
-    server = started(tmp_path_factory.mktemp("kafka"))
-    yield server.address
-    server.stop()
+        return given
+    server: kafka.KafkaServer = request.getfixturevalue("broker_server")
+    return server.address
 
 
-def started(folder: Path) -> kafka.KafkaServer:
-    """A broker of its own; where it cannot be had, the test is skipped, and under CI it fails."""
-    try:
-        server = kafka.KafkaServer(folder)
-        server.start()
-    except kafka.CannotStartError as error:
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(f"Kafka: {error}")
-        pytest.skip(f"NOT RUN: Kafka: {error}")
-    return server
+@pytest.fixture
+def server(pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[kafka.KafkaServer]:
+    """A broker of the test's own, to be ended and started again."""
+    yield from served(pytestconfig, "Kafka", lambda: kafka.single(tmp_path / "kafka"))
 
 
 @pytest.fixture

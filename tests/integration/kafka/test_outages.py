@@ -5,27 +5,18 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from streams.settings import load
-from tests.integration.kafka.conftest import install, started, variables
+from tests.integration.kafka.conftest import install, variables
 from tests.integration.kafka.workers import ROOT, Workers, assert_whole, events_in, send, turns, until_events, until_fresh
 from tests.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.slow
 LOG_LINES_MAX = 400
 """Of a worker that lost its broker for some seconds; without limits it is tens of thousands."""
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[KafkaServer]:
-    """A broker of its own, to be ended."""
-    made = started(tmp_path / "kafka")
-    yield made
-    made.kill()
 
 
 async def test_the_broker_is_killed_and_comes_back(server: KafkaServer, tmp_path: Path) -> None:
