@@ -10,7 +10,7 @@ DEMO_ARGS ?=
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench lock format clean
+.PHONY: help install services demo test check bench lock format clean
 
 help: ## Show the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,7 +33,11 @@ demo: install ## Two conversations and a news feed become a memory; ask it.
 	@$(BIN)/banyan demo $(DEMO_ARGS)
 	@echo "   The command is in $(BIN):     . $(BIN)/activate" >&2
 
-test: install check ## Everything CI runs: check, then the tests.
+services: ## Install the servers that tests start (Redis; Java and Maven for Kafka), where this user may.
+	@sh tests/servers/install.sh
+
+test: install check ## Everything CI runs: check, then the tests. Without the servers, tests that need them are skipped, and said to be.
+	@if [ "$$CI" = true ]; then sh tests/servers/install.sh; fi
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 check: install ## Lint, format, types, layers, duplicates.

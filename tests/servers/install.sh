@@ -1,17 +1,23 @@
 #!/bin/sh
-# Make sure that the servers that the tests start are there. Idempotent; `make services` and CI call it.
+# Make sure that what the tests start is there: Redis, and Java and Maven for Kafka. Idempotent; `make services` and CI call it.
 set -eu
 
-if command -v redis-server >/dev/null 2>&1 || command -v valkey-server >/dev/null 2>&1; then
-    exit 0
-fi
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-    echo "Installing redis-server ..."
+has() { command -v "$1" >/dev/null 2>&1; }
+
+missing=""
+has redis-server || has valkey-server || missing="$missing redis-server"
+has java || missing="$missing openjdk-17-jre-headless"
+has mvn || [ -n "$(ls "$HOME/.cache/banyan/kafka" 2>/dev/null)" ] || missing="$missing maven"
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" = 0 ] && has apt-get; then
+    echo "Installing$missing ..."
     apt-get -qq update
-    # Without this the package starts a server of its own, which nobody here needs.
-    DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -qq install -y --no-install-recommends redis-server >/dev/null
+    # Without RUNLEVEL the package of Redis starts a server of its own, which nobody here needs.
+    # shellcheck disable=SC2086
+    DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -qq install -y --no-install-recommends $missing >/dev/null
     exit 0
 fi
-echo "redis-server is not there, and cannot be installed by this user; install it (apt-get install redis-server, brew install redis)" >&2
-echo "or set BANYAN_TEST_REDIS to a server that may be used. Tests that need it are skipped otherwise." >&2
+echo "missing:$missing. This user cannot install packages here: install them (apt-get install, brew install), or set" >&2
+echo "BANYAN_TEST_REDIS and BANYAN_TEST_KAFKA to servers that may be used. Tests that need them are skipped otherwise." >&2
 exit 1
