@@ -164,11 +164,14 @@ class Batches:
     async def _of_fitting_trees(self, batch: Sequence[_Taken]) -> list[_Taken]:
         """Those whose trees can be written with the configured model and structure; a tree that is not there yet is made."""
         unfit: dict[str, TreeMismatchError] = {}
-        for tree in {taken.record.tree for taken in batch}:
+
+        async def ensure(tree: str) -> None:
             try:
-                await self._retry("making a tree", lambda tree=tree: self._ingest.ensure_tree(TreeId(tree)))  # type: ignore[misc]
+                await self._retry("making a tree", lambda: self._ingest.ensure_tree(TreeId(tree)))
             except TreeMismatchError as error:
                 unfit[tree] = error
+
+        await asyncio.gather(*(ensure(tree) for tree in {taken.record.tree for taken in batch}))
         for taken in batch:
             if taken.record.tree in unfit:
                 self._give_up(taken.delivery, unfit[taken.record.tree], attempts=1)
