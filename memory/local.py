@@ -13,16 +13,9 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
-
-import msgspec
 
 from memory.adapters.embedded.clock import SystemClock
 from memory.adapters.embedded.extractive import ExtractiveSummarizer
@@ -31,50 +24,29 @@ from memory.adapters.embedded.index.node_index import EmbeddedNodeIndex
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.adapters.embedded.leases import InProcessLeases
 from memory.adapters.embedded.store import SqliteTreeStore
-from memory.errors import EmbedderError, RecordError, StoreUnavailableError
-from memory.model import ROOT, EventId, NodeId, TreeId, TreeInfo
+from memory.errors import StoreUnavailableError
+from memory.facade import LocalMemory, Parts
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
-from memory.ports.index import Scope
+from memory.ports.index import NodeIndex
 from memory.ports.leases import PathLeases
+from memory.ports.store import TreeStore
 from memory.ports.summarizer import Summarizer
-from memory.records import Document, Record, Turn, parse, tree_id
-from memory.results import CheckReport, EventResult, EventStatus, SearchAnswer, TreeNode, TreeReport
 from memory.retrieval.text import terms
 from memory.service.freshness import Freshness
 from memory.service.indexing import Indexing
 from memory.service.ingest import Ingest
 from memory.service.inspect import Inspect
-from memory.service.query import Context, Query
-from memory.service.stream import IngestTotals, stream
-from memory.service.summarize import Summarize, SummaryCounts, SummaryPool, requeue_dirty
+from memory.service.query import Query
+from memory.service.stream import IngestTotals
+from memory.service.summarize import Summarize, SummaryPool
 from memory.service.transfer import Transfer
 from memory.service.views import Views
 from memory.settings import MemorySettings
-from memory.tree.routing import Decision
 
 STORE_FILE = "store.db"
 INDEX_FILE = "index.db"
 LOCK_SUFFIX = ".lock"
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """What a `LocalMemory` is made of."""
-
-    store: SqliteTreeStore
-    gate: FileLeases | None
-    index: EmbeddedNodeIndex
-    embedder: Embedder
-    summarizer: Summarizer
-    jobs: InProcessSummaryJobs
-    ingest: Ingest
-    indexing: Indexing
-    query: Query
-    inspect: Inspect
-    transfer: Transfer
-    pool: SummaryPool
-    freshness: Freshness
 
 
 async def open_local(
@@ -107,16 +79,19 @@ async def open_local(
         StoreDamagedError, StoreVersionError, StoreUnavailableError, StoreBusyError: about the store's file.
     """
     settings = settings or MemorySettings()
+    summarizer = summarizer or ExtractiveSummarizer()
+    closing = AsyncExitStack()
     async with AsyncExitStack() as undo:
-        temporary = None
         if path is None:
-            temporary = path = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="banyan-"))
-            undo.callback(shutil.rmtree, temporary, ignore_errors=True)
+            path = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="banyan-"))
+            undo.push_async_callback(asyncio.to_thread, shutil.rmtree, path, ignore_errors=True)
         store_path, index_path = _files(Path(path))
+        models: list[Embedder | Summarizer] = [summarizer] if embedder is None else [summarizer, embedder]
         if embedder is None:
             from memory.adapters.minilm import MiniLmEmbedder  # noqa: PLC0415  # an optional extra
 
             embedder = await asyncio.to_thread(MiniLmEmbedder.open)
+            undo.push_async_callback(embedder.close)
         clock = SystemClock()
         fresh = not read_only and _make_room(store_path)
         gate = None if read_only else _open_gate(store_path, clock)
@@ -132,36 +107,37 @@ async def open_local(
         undo.push_async_callback(index.close)
         parts = _assemble(
             store=store,
-            gate=gate,
             leases=gate if gate is not None else local,
             index=index,
             embedder=embedder,
-            summarizer=summarizer or ExtractiveSummarizer(),
+            summarizer=summarizer,
             clock=clock,
             settings=settings,
             structure=structure,
             parameters=parameters,
         )
-        memory = LocalMemory(parts, settings=settings, temporary=temporary)
+        memory = LocalMemory(parts, settings=settings, closing=closing)
         if summaries and not read_only:
             await memory.start_summaries()
-        undo.pop_all()
+        closing.push_async_exit(undo.pop_all())
+        # Models that were given are the caller's until the memory is open.
+        for model in models:
+            closing.push_async_callback(model.close)
     return memory
 
 
 def _assemble(
     *,
-    store: SqliteTreeStore,
-    gate: FileLeases | None,
+    store: TreeStore,
     leases: PathLeases,
-    index: EmbeddedNodeIndex,
+    index: NodeIndex,
     embedder: Embedder,
     summarizer: Summarizer,
     clock: Clock,
     settings: MemorySettings,
     structure: str,
     parameters: Mapping[str, float] | None,
-) -> _Parts:
+) -> Parts:
     """The use cases over the given adapters."""
     jobs = InProcessSummaryJobs(clock)
     views = Views(store, bytes_max=settings.retrieval.view_bytes_max)
@@ -170,12 +146,10 @@ def _assemble(
         store=store, leases=leases, embedder=embedder, summarizer=summarizer, clock=clock, settings=settings.summaries
     )
     pool = SummaryPool(jobs=jobs, summarize=summarize, settings=settings.summaries)
-    return _Parts(
+    return Parts(
         store=store,
-        gate=gate,
         index=index,
         embedder=embedder,
-        summarizer=summarizer,
         jobs=jobs,
         ingest=Ingest(
             store=store,
@@ -195,243 +169,6 @@ def _assemble(
         pool=pool,
         freshness=Freshness(store=store, jobs=jobs, pool=pool, clock=clock),
     )
-
-
-class LocalMemory:
-    """
-    A memory that runs in this process; made by `open_local`.
-
-    An async context manager: on leaving, the commit in hand is finished, summaries in the making are put back, files are closed.
-    """
-
-    def __init__(self, parts: _Parts, *, settings: MemorySettings, temporary: Path | None) -> None:
-        self._parts = parts
-        self._settings = settings
-        self._temporary = temporary
-        self._closed = False
-        self._indexing: dict[TreeId, asyncio.Task[int]] = {}
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.close()
-
-    # ------------------------------------------------------------------------------------------------------------ writing
-
-    async def ingest(self, records: Iterable[Record | Mapping[str, Any]], *, tree: str | None = None) -> list[EventResult]:
-        """
-        Put records in, in order, and tell what became of each.
-
-        When it returns, everything accepted is on disk and can be found; its summaries follow by themselves.
-
-        Args:
-            records: turns and documents, or objects as in a JSON file; one that is no record is answered as rejected.
-            tree: for objects that name none.
-        """
-        parsed: list[Record] = []
-        order: list[EventResult | None] = []
-        for record in records:
-            # Records are checked like objects: a `Turn` can be made with any content.
-            given = msgspec.structs.asdict(record) if isinstance(record, Turn | Document) else record
-            try:
-                parsed.append(parse(given, tree=tree if given is record else None, limits=self._settings.ingest))
-                order.append(None)
-            except RecordError as error:
-                order.append(_rejected(given, tree, str(error)))
-        # Batches are by tree, so that results come in another order than the records when these name several trees.
-        results: dict[tuple[str, str], deque[EventResult]] = {}
-
-        def collect(batch: Sequence[EventResult]) -> None:
-            for result in batch:
-                results.setdefault((result.tree, result.id), deque()).append(result)
-
-        await self.ingest_stream(parsed, on_batch=collect)
-        taken = iter(parsed)
-        answers = []
-        for rejected in order:
-            if rejected is None:
-                record = next(taken)
-                answers.append(results[record.tree, record.id].popleft())
-            else:
-                answers.append(rejected)
-        return answers
-
-    async def ingest_stream(
-        self,
-        records: AsyncIterator[Record] | Iterable[Record],
-        *,
-        on_batch: Callable[[Sequence[EventResult]], None] | None = None,
-        stop: asyncio.Event | None = None,
-    ) -> IngestTotals:
-        """
-        Put any number of records in, in bounded memory; the next batch is embedded while one is committed.
-
-        Args:
-            records: validated records, in the order in which they are to be applied.
-            on_batch: called after each commit with its results, in the records' order.
-            stop: when set, the batch in hand is finished and the rest is left.
-        """
-        return await stream(
-            self._parts.ingest, records, batch_items=self._settings.ingest.batch_items, on_batch=self._after(on_batch), stop=stop
-        )
-
-    def on_embedder_wait(self, call: Callable[[EmbedderError, float], None]) -> None:
-        """Have `call` called, with the error and the seconds to come, before each wait for an embedding model that is away."""
-        self._parts.ingest.on_wait = call
-
-    def _after(self, on_batch: Callable[[Sequence[EventResult]], None] | None) -> Callable[[Sequence[EventResult]], None]:
-        def after(results: Sequence[EventResult]) -> None:
-            for tree in {result.tree for result in results}:
-                self._index_soon(tree)
-            if on_batch is not None:
-                on_batch(results)
-
-        return after
-
-    def _index_soon(self, tree: TreeId) -> None:
-        """Have the index follow behind ingestion, so that the first query does not find all the work left to it."""
-        running = self._indexing.get(tree)
-        if running is None or running.done():
-            task = asyncio.create_task(self._parts.indexing.catch_up(tree), name=f"banyan-index-{tree}")
-            # A failure shows itself to the next query, which does the same work and waits for it.
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
-            self._indexing[tree] = task
-
-    # ------------------------------------------------------------------------------------------------------------ reading
-
-    async def search(
-        self,
-        tree: str,
-        query: str,
-        *,
-        k: int = 10,
-        strategy: str = "hybrid",
-        scope: Scope | None = None,
-        group: Literal["none", "conversation", "document"] = "none",
-        explain: bool = False,
-    ) -> SearchAnswer:
-        """
-        The k best hits for a question; everything committed before the call is looked at.
-
-        Args:
-            tree: which memory.
-            query: the question, in words; never a query language.
-            k: hits, 1 to 1,000.
-            strategy: `hybrid`, `collapsed` or `traversal`.
-            scope: filters, applied in the index.
-            group: one hit a conversation or document, its best.
-            explain: fill `Hit.parts` and `SearchAnswer.trace`.
-
-        Raises:
-            QueryError: k, strategy or query out of bounds.
-            TreeNotFoundError, TreeMismatchError: no such tree, or one of another embedding model.
-        """
-        return await self._parts.query.search(
-            tree_id(tree), query, k=k, strategy=strategy, scope=scope or Scope(), group=group, explain=explain
-        )
-
-    async def context(self, tree: str, query: str, *, tokens: int, strategy: str = "hybrid", scope: Scope | None = None) -> Context:
-        """Hits packed into a token budget, in time order, ready for a prompt."""
-        return await self._parts.query.context(tree_id(tree), query, tokens=tokens, strategy=strategy, scope=scope or Scope())
-
-    async def tree(self, tree: str, *, depth: int | None = None, children: int = 20, node: str | None = None) -> TreeNode:
-        """The tree, or what is below a node, to be drawn: at most `children` a node, those with most leaves first."""
-        return await self._parts.inspect.draw(tree_id(tree), depth=depth, children=children, node=NodeId(node) if node else ROOT)
-
-    async def trees(self) -> list[TreeInfo]:
-        """All trees, by name."""
-        return await self._parts.store.trees()
-
-    async def stats(self, tree: str) -> TreeReport:
-        """Counts, shape and cost of a tree."""
-        return await self._parts.inspect.stats(tree_id(tree))
-
-    async def check(self, tree: str) -> CheckReport:
-        """Every invariant, and the serial replay of the change log."""
-        return await self._parts.inspect.check(tree_id(tree))
-
-    async def route(self, tree: str, text: str) -> tuple[Decision, ...]:
-        """How a text would be placed in the tree now, a decision a level."""
-        return await self._parts.inspect.route(tree_id(tree), text)
-
-    def export(self, tree: str) -> AsyncIterator[bytes]:
-        """The tree as lines of JSON."""
-        return self._parts.transfer.export(tree_id(tree))
-
-    async def import_(self, lines: AsyncIterator[bytes] | Iterable[bytes], *, tree: str | None = None) -> TreeInfo:
-        """
-        A tree from exported lines; repeating it changes nothing.
-
-        One that was interrupted goes on as long as nobody wrote to the half of it that is there. This process's summaries wait
-        meanwhile; a process that may repeat an import is best opened without them, and starts them afterwards.
-        """
-        summarizing = self._parts.pool.running
-        await self._parts.pool.stop()
-        try:
-            info = await self._parts.transfer.import_(lines, tree=tree, model=self._parts.embedder.model)
-            await requeue_dirty(self._parts.store, self._parts.jobs, [info.id])
-        finally:
-            if summarizing:
-                self._parts.pool.start()
-        return info
-
-    # ---------------------------------------------------------------------------------------------------------- summaries
-
-    @property
-    def summary_counts(self) -> SummaryCounts:
-        """What this process's summary pool has done."""
-        return self._parts.pool.counts
-
-    async def start_summaries(self) -> None:
-        """Start the pool, with what an earlier process left behind."""
-        trees = [info.id for info in await self._parts.store.trees()]
-        await requeue_dirty(self._parts.store, self._parts.jobs, trees)
-        self._parts.pool.start()
-
-    async def fresh(
-        self,
-        tree: str | None = None,
-        *,
-        progress: Callable[[int], None] | None = None,
-        timeout: timedelta | None = None,  # noqa: ASYNC109
-    ) -> bool:
-        """
-        Wait until no summary of a tree, or of any, is pending; what a process that died left behind is made here.
-
-        Without a pool (`summaries=False`) this waits for other processes.
-
-        Args:
-            tree: None for all.
-            progress: called with the number of summaries left, about twenty times a second.
-            timeout: longest wait; None for no limit.
-
-        Returns:
-            False when the time was over or nodes were given up.
-        """
-        return await self._parts.freshness.wait(
-            tree_id(tree) if tree is not None else None,
-            progress=progress,
-            seconds=timeout.total_seconds() if timeout is not None else None,
-        )
-
-    # ------------------------------------------------------------------------------------------------------------ the end
-
-    async def close(self) -> None:
-        """Stop the pool, let the index finish, close the files; idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        await self._parts.pool.stop()
-        await asyncio.gather(*self._indexing.values(), return_exceptions=True)
-        await self._parts.index.close()
-        await self._parts.store.close()
-        if self._parts.gate is not None:
-            self._parts.gate.close()
-        await self._parts.embedder.close()
-        await self._parts.summarizer.close()
-        if self._temporary is not None:
-            await asyncio.to_thread(shutil.rmtree, self._temporary, ignore_errors=True)
 
 
 def _make_room(store_path: Path) -> bool:
@@ -457,17 +194,6 @@ def _files(path: Path) -> tuple[Path, Path]:
     if path.suffix == ".db":
         return path, path.with_suffix(".index.db")
     return path / STORE_FILE, path / INDEX_FILE
-
-
-def _rejected(record: object, tree: str | None, reason: str) -> EventResult:
-    named = record if isinstance(record, Mapping) else {}
-    return EventResult(
-        tree=TreeId(str(named.get("tree", tree or ""))[:128]),
-        id=EventId(str(named.get("id", ""))[:256]),
-        status=EventStatus.REJECTED,
-        seq=0,
-        reason=reason,
-    )
 
 
 __all__ = ["IngestTotals", "LocalMemory", "open_local"]

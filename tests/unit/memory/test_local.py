@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memory import open_local
+from memory.adapters.embedded.extractive import ExtractiveSummarizer
 from memory.adapters.embedded.hashing import HashingEmbedder
+from memory.errors import StoreDamagedError, StoreUnavailableError
 from memory.records import Turn
 from memory.results import EventStatus
 
@@ -19,3 +23,54 @@ async def test_what_is_no_record_is_answered_and_the_rest_goes_in(given: Any) ->
         first, second = await memory.ingest([given, good], tree="t")
         assert (first.status, second.status) == (EventStatus.REJECTED, EventStatus.ACCEPTED)
         assert first.reason
+
+
+class _Embedder(HashingEmbedder):
+    closed = 0
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+class _StuckSummarizer(ExtractiveSummarizer):
+    async def close(self) -> None:
+        raise ZeroDivisionError
+
+
+async def test_one_part_that_cannot_be_closed_keeps_no_other_open() -> None:
+    embedder = _Embedder()
+    memory = await open_local(embedder=embedder, summarizer=_StuckSummarizer())
+    store: Any = memory._parts.store
+    folder = store._path.parent
+    assert folder.is_dir()
+    with pytest.raises(ZeroDivisionError):
+        await memory.close()
+    assert embedder.closed == 1
+    with pytest.raises(StoreUnavailableError, match="closed"):
+        await memory.trees()
+    assert not folder.exists()
+    await memory.close()
+    assert embedder.closed == 1
+
+
+async def test_what_cannot_be_opened_closes_the_embedder_it_made_and_not_a_given_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, given = _Embedder(), _Embedder()
+    monkeypatch.setattr("memory.adapters.minilm.MiniLmEmbedder.open", lambda: made)
+    path = tmp_path / "notes.db"
+    path.write_text("no store, but a file of someone's notes, long enough to be looked at. " * 20)
+    with pytest.raises(StoreDamagedError):
+        await open_local(path)
+    with pytest.raises(StoreDamagedError):
+        await open_local(path, embedder=given)
+    assert (made.closed, given.closed) == (1, 0)
+
+
+async def test_the_index_is_followed_behind_and_forgotten_tree_by_tree() -> None:
+    async with await open_local(embedder=HashingEmbedder()) as memory:
+        await memory.ingest([{"tree": f"t{number}", "id": "x", "text": "Ana moved to Porto."} for number in range(5)])
+        following = list(memory._indexing.values())
+        await asyncio.wait_for(asyncio.gather(*following), 10)
+        await asyncio.sleep(0)
+        assert memory._indexing == {}
