@@ -139,7 +139,9 @@ def _assemble(
     parameters: Mapping[str, float] | None,
 ) -> Parts:
     """The use cases over the given adapters."""
-    jobs = InProcessSummaryJobs(clock)
+    # A summary that costs nothing need not wait for more to be told.
+    linger = 0.0 if isinstance(summarizer, ExtractiveSummarizer) else settings.summaries.linger.total_seconds()
+    jobs = InProcessSummaryJobs(clock, linger=linger)
     views = Views(store, bytes_max=settings.retrieval.view_bytes_max)
     indexing = Indexing(store=store, index=index)
     summarize = Summarize(

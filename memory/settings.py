@@ -41,6 +41,9 @@ class SummarySettings:
     attempts_max: int = 5
     """Unusable answers for one node in a row before it is given up until its next contribution; it stays visibly pending. A model
     that is away does not count: it is waited for."""
+    linger: timedelta = timedelta(seconds=10)
+    """Wait from a node's first contribution until its summary is made by a model that is paid for (the extractive one makes it at
+    once), 0 to 1 hour: the longer, the more contributions one call takes in, and the longer a summary lags behind."""
     backoff: timedelta = timedelta(seconds=1)
     """First wait after a failure; doubles up to `backoff_max`. A longer Retry-After of the model is honoured."""
     backoff_max: timedelta = timedelta(seconds=60)

@@ -12,6 +12,8 @@ from memory.ports.clock import Clock
 
 T = TypeVar("T")
 
+STEP = 1e-9  # seconds
+
 
 class Deadlock(Exception):  # noqa: N818  # what happened, not what went wrong
     """Nothing can run, and no timer is set."""
@@ -25,13 +27,14 @@ class _Jump(selectors.SelectSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             raise Deadlock("nothing can run, and no timer is set")
-        self.elapsed += max(0.0, timeout)
+        # As on a real machine every turn of the loop takes time: what is a rounding error away would be waited for without end.
+        self.elapsed += max(STEP, timeout)
         return super().select(0)
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     """
-    Time stands still while anything can run.
+    Time all but stands still while anything can run.
 
     Nothing on it may wait for a thread or a socket: time would run away meanwhile.
     """

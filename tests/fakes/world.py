@@ -43,6 +43,7 @@ class World:
         clock, leases, embedder, summarizer, index: fakes where not given.
         settings: limits.
         point: see `InlineStore`.
+        linger: see `InProcessSummaryJobs`.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class World:
         local: InProcessLeases | None = None,
         settings: MemorySettings | None = None,
         point: Point = nothing,
+        linger: float = 0.0,
     ) -> None:
         settings = settings or MemorySettings()
         self.settings = settings
@@ -67,7 +69,7 @@ class World:
         self.embedder = embedder or FakeEmbedder()
         self.summarizer = summarizer or FakeSummarizer()
         self.index = index or MemoryIndex()
-        self.jobs = InProcessSummaryJobs(self.clock)
+        self.jobs = InProcessSummaryJobs(self.clock, linger=linger)
         self.views = Views(self.store, bytes_max=settings.retrieval.view_bytes_max)
         self.ingest = Ingest(
             store=self.store,

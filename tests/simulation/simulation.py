@@ -173,12 +173,17 @@ class Simulation:
         assert {result.id for result in self.results} <= events.keys(), "acknowledged, and not there"
         assert all(count == 1 for count in accepted.values()), accepted
         receipts = await world.store.receipts(TREE, [EventId(name) for name in self.offered])
-        for node in [node async for node in world.store.all_nodes(TREE)]:
+        nodes = {node.id: node async for node in world.store.all_nodes(TREE)}
+        for node in nodes.values():
             assert not node.provisional
             assert not node.pending
             if node.item is not None:
                 assert node.text in self.offered[node.item.event_id]
                 assert receipts[node.item.event_id].digest == turn(node.item.event_id[1:], node.text).digest
+                above = nodes[node.parent] if node.parent else None
+                while above is not None and above.kind is NodeKind.SUMMARY:
+                    assert set(node.text.split()) <= set(above.text.split()), "a summary says it covers what it was never told"
+                    above = nodes[above.parent] if above.parent else None
         stats = await world.store.stats(TREE)
         assert (stats.pending, stats.dirty, stats.leaves) == (0, 0, len(self.offered))
         await world.indexing.catch_up(TREE)
@@ -304,7 +309,9 @@ class _Summarizer(FakeSummarizer):
             raise SummarizerError("away", retry_after=drawn.choice([None, 5.0]))
         if chance < 1.0:
             raise SummarizerAnswerError("nonsense")
-        return await super().summarize(request)
+        # Says every word it was told, so that a summary shows what it was made of.
+        words = {word for text in (request.existing, *request.new) for word in text.split()}
+        return Summary(text=" ".join(sorted(words)), calls=1)
 
 
 def _tracked(loop: asyncio.AbstractEventLoop, work: Any, *, context: contextvars.Context | None = None) -> asyncio.Task[Any]:

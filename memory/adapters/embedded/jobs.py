@@ -21,10 +21,12 @@ class InProcessSummaryJobs(SummaryJobs):
 
     Args:
         clock: what delays are measured by.
+        linger: seconds from a node's first contribution until it can be claimed: the longer, the more of them one call takes in.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, linger: float = 0.0) -> None:
         self._clock = clock
+        self._linger = linger
         self._waiting: dict[TreeId, dict[NodeId, int]] = {}
         """Attempts by node, in order, by tree; the trees in the order of their turns."""
         self._delayed: dict[_Key, int] = {}
@@ -46,7 +48,7 @@ class InProcessSummaryJobs(SummaryJobs):
                 self._claimed[key] = True
             elif key not in self._delayed and node not in self._waiting.get(tree, ()):
                 self._sizes[tree] += 1
-                self._enqueue(key, 0)
+                self._first(key)
 
     async def claim(self) -> SummaryJob:
         """Wait for a job and take it."""
@@ -62,7 +64,7 @@ class InProcessSummaryJobs(SummaryJobs):
         key = (job.tree, job.node)
         again = self._claimed.pop(key, None)
         if again:
-            self._enqueue(key, 0)
+            self._first(key)
         elif again is not None:
             self._forget(job.tree)
 
@@ -70,10 +72,7 @@ class InProcessSummaryJobs(SummaryJobs):
         """Give the claimed job back with one more attempt."""
         key = (job.tree, job.node)
         if self._claimed.pop(key, None) is not None:
-            self._delayed[key] = job.attempt + 1
-            heapq.heappush(self._due, (self._clock.monotonic() + after, next(self._numbers), key))
-            # Whoever waits may have to wake earlier than it planned to.
-            self._wake()
+            self._delay(key, job.attempt + 1, after)
 
     def backlog(self, tree: TreeId | None = None) -> int:
         """Jobs waiting, delayed or claimed."""
@@ -81,6 +80,19 @@ class InProcessSummaryJobs(SummaryJobs):
 
     def _enqueue(self, key: _Key, attempt: int) -> None:
         self._waiting.setdefault(key[0], {})[key[1]] = attempt
+        self._wake()
+
+    def _first(self, key: _Key) -> None:
+        """Queue a node for its first attempt."""
+        if self._linger > 0:
+            self._delay(key, 0, self._linger)
+        else:
+            self._enqueue(key, 0)
+
+    def _delay(self, key: _Key, attempt: int, after: float) -> None:
+        self._delayed[key] = attempt
+        heapq.heappush(self._due, (self._clock.monotonic() + after, next(self._numbers), key))
+        # Whoever waits may have to wake earlier than it planned to.
         self._wake()
 
     def _promote(self) -> None:

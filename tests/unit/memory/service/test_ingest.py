@@ -130,7 +130,7 @@ async def test_nothing_to_do_is_no_commit(world: World) -> None:
 async def test_a_tree_of_another_model_is_refused_with_a_way_out(make_world: MakeWorld) -> None:
     await make_world().put(turn(1))
     for other in (FakeEmbedder(8), FakeEmbedder(name="fake:other")):
-        with pytest.raises(TreeMismatchError, match="set BANYAN_EMBEDDER to the tree's model, or export"):
+        with pytest.raises(TreeMismatchError, match="set BANYAN_EMBEDDER to the tree's model, or put the records"):
             await make_world(embedder=other).put(turn(2))
     await assert_sound(make_world(), 1)
 
@@ -267,6 +267,42 @@ async def test_a_cancelled_ingestion_leaves_the_next_one_sound(make_world: MakeW
         await asyncio.gather(task, return_exceptions=True)
         await world.put(*turns(range(12)))
         await assert_sound(world, 12)
+
+
+async def test_a_cancelled_caller_holds_its_lease_until_the_commit_has_ended(make_world: MakeWorld) -> None:
+    world = make_world(settings=MemorySettings(ingest=IngestSettings(lease_after=0)))
+    await world.put(*turns(range(5)))
+    order: list[str] = []
+    apply, release = world.store.apply, world.leases.release
+
+    async def slow(changes: ChangeSet, *, lease: Lease | None = None) -> Applied | Seen | Stale:
+        order.append("apply")
+        await asyncio.sleep(5)
+        outcome = await apply(changes, lease=lease)
+        order.append("applied")
+        return outcome
+
+    async def releasing(lease: Lease) -> None:
+        order.append("released")
+        await release(lease)
+
+    world.store.apply, world.leases.release = slow, releasing  # type: ignore[method-assign]
+    task = asyncio.create_task(world.put(turn(7)))
+    for _ in range(2):
+        await asyncio.sleep(1)
+        assert order == ["apply"]
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert order == ["apply", "applied", "released"]
+    await assert_sound(world, 6)
+
+
+async def test_the_structures_of_many_trees_are_not_all_remembered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory.service.ingest.STRUCTURES_MAX", 3)
+    for number in (0, 1, 2, 0, 3, 0, 4):
+        await world.put(turn(number, tree=f"t{number}"))
+    assert list(world.ingest._structures) == ["t3", "t0", "t4"]
 
 
 async def test_many_writers_in_one_process(world: World) -> None:

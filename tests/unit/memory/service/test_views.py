@@ -129,3 +129,15 @@ async def test_views_are_not_counted_at_every_commit(world: World, monkeypatch: 
     for number in range(20):
         await world.put(*turns([1_000 + number]), *turns([1_000 + number], tree=other))
     assert counted <= 4
+
+
+async def test_no_lock_is_kept_of_a_tree_that_nobody_holds(world: World) -> None:
+    """A memory of a million trees touches each of them once."""
+    for number in range(5):
+        name = TreeId(f"tree-{number}")
+        await world.put(*turns(range(2), tree=name))
+        await world.indexing.catch_up(name)
+    assert len(world.views._locks) == 0
+    assert len(world.indexing._locks) == 0
+    async with world.views.hold(TreeId("tree-1")):
+        assert list(world.views._locks) == ["tree-1"]
