@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
-from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
+from redis.asyncio import ConnectionPool, Redis, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
@@ -24,7 +24,6 @@ from memory.model import TreeId
 T = TypeVar("T")
 Argument = str | bytes | int | float
 PAUSE_FIRST, PAUSE_MAX = 0.02, 1.0  # seconds between attempts
-POOL_WAIT = 20  # seconds for a connection of the pool to come free
 
 
 class Link:
@@ -114,7 +113,7 @@ class Link:
         """Take the first element of a list, waiting for it at most so long; None when none came or Redis was away."""
         async with self._waiting:
             try:
-                found = await self._client.execute_command("BLPOP", key, max(round(seconds, 3), 0.001))
+                found = await _cancellable(self._client.execute_command("BLPOP", key, max(round(seconds, 3), 0.001)))
             except (RedisError, OSError):
                 await asyncio.sleep(PAUSE_FIRST)
                 return None
@@ -156,7 +155,7 @@ class Link:
         while True:
             try:
                 async with self._slots:
-                    return await call(attempt)
+                    return await _cancellable(call(attempt))
             except (RedisError, OSError) as error:
                 problem = translated(error, f"Redis, {what}")
                 pause = min(PAUSE_FIRST * 2**attempt, PAUSE_MAX) * random.uniform(0.5, 1)  # noqa: S311  # jitter, not a secret
@@ -165,6 +164,21 @@ class Link:
             attempt += 1
             self.retries += 1
             await asyncio.sleep(pause)
+
+
+async def _cancellable(call: Awaitable[T]) -> T:
+    """
+    What `call` gives; a cancellation that came meanwhile is raised even where it was swallowed.
+
+    The client sends under `asyncio.wait_for`, which before Python 3.12 forgets a cancellation that comes as the sending ends
+    (cpython#86296): whoever cancels a writer would wait for ever.
+    """
+    task = asyncio.current_task()
+    before = 0 if task is None else task.cancelling()
+    answer = await call
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError
+    return answer
 
 
 async def _exchange(connection: Any, release: Callable[[Any], Any], commands: Sequence[Sequence[Argument]]) -> list[Any]:
@@ -214,5 +228,5 @@ def _client(settings: RedisSettings) -> Redis | RedisCluster:
         sentinel = Sentinel(sentinels, sentinel_kwargs=common, **common)  # type: ignore[no-untyped-call]
         master: Redis = sentinel.master_for(parts.path.strip("/"), max_connections=pool_size, **options)
         return master
-    pool = BlockingConnectionPool.from_url(settings.url, max_connections=pool_size, timeout=POOL_WAIT, **common)
+    pool = ConnectionPool.from_url(settings.url, max_connections=pool_size, **common)
     return Redis.from_pool(pool)

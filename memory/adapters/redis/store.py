@@ -21,6 +21,7 @@ from memory.adapters.redis.codec import (
     root_row,
 )
 from memory.adapters.redis.folding import fold
+from memory.adapters.redis.history import History
 from memory.adapters.redis.keys import TreeKeys, trees_key
 from memory.adapters.redis.link import Argument, Link
 from memory.adapters.redis.sizes import tree_bytes
@@ -69,6 +70,7 @@ class RedisTreeStore(TreeStore):
 
     def __init__(self, link: Link) -> None:
         self._link = link
+        self._history = History()
 
     def _keys(self, tree: TreeId) -> TreeKeys:
         return self._link.keys(tree)
@@ -117,8 +119,9 @@ class RedisTreeStore(TreeStore):
         """Compare and apply."""
         keys = self._keys(changes.tree)
         folded = fold(changes, keys)
+        name = secrets.token_bytes(8)
         settings = self._link.settings
-        given: tuple[Argument, ...] = (folded.request, folded.names, folded.body, secrets.token_bytes(8))
+        given: tuple[Argument, ...] = (folded.request, folded.names, folded.body, name)
         token = "" if lease is None else str(lease.token)
         covered = int(settings.wait_replicas > 0)
         script_keys = [
@@ -132,11 +135,12 @@ class RedisTreeStore(TreeStore):
             *keys.leases,
             *folded.keys,
         ]
-        first = (*given, token, 0, covered, int(settings.leases_bind))
-        again = (*given, token, 1, covered, int(settings.leases_bind))
+        rest = (covered, int(settings.leases_bind), *self._history.seen(changes.tree))
+        first, again = (*given, token, 0, *rest), (*given, token, 1, *rest)
         answer = await self._run("apply", changes.tree, script_keys, *first, again=again, replicas=settings.wait_replicas)
         match answer:
             case [1, seq]:
+                self._history.add(changes.tree, int(seq), name)
                 return Applied(seq=int(seq))
             case [2, *flat]:
                 receipts = [decode_receipt(flat[at].decode(), flat[at + 1]) for at in range(0, len(flat), 2)]
@@ -147,6 +151,8 @@ class RedisTreeStore(TreeStore):
                 raise ValueError(f"node {node.decode()}: only a summary grows or is rewritten")
             case [5, dimension]:
                 raise ValueError(f"vectors must have the shape ({dimension},)")
+            case [7]:
+                raise self._history.lost(changes.tree)
             case _:
                 raise LeaseLostError(f"the lease on {changes.tree} has ended; nothing was written")
 
@@ -216,9 +222,19 @@ class RedisTreeStore(TreeStore):
         keys = self._keys(tree)
         entries: list[LogEntry] = []
         while True:
-            dimension, more, *found = await self._run(
-                "log", tree, [keys.state, keys.content, keys.log], max(after, 0), limit - len(entries), LOG_BYTES_PER_READ
+            answer = await self._run(
+                "log",
+                tree,
+                [keys.state, keys.content, keys.log],
+                max(after, 0),
+                limit - len(entries),
+                LOG_BYTES_PER_READ,
+                *self._history.seen(tree),
             )
+            if not answer:
+                raise self._history.lost(tree)
+            dimension, more, last, name, *found = answer
+            self._history.add(tree, int(last), name)
             entries += [decode_entry(seq, names, body, leaves, dimension) for seq, names, body, leaves in found]
             if not more or len(entries) >= limit:
                 return entries
@@ -258,7 +274,7 @@ class RedisTreeStore(TreeStore):
         """Counts over the tree."""
         keys = self._keys(tree)
         dirty, *flat = await self._run("stats", tree, [keys.state, keys.dirty])
-        counts = {flat[at].decode(): int(flat[at + 1]) for at in range(0, len(flat), 2)}
+        counts = {flat[at].decode(): int(flat[at + 1]) for at in range(0, len(flat), 2) if flat[at] != b"head"}
         leaves, summaries = counts.get("leaves", 0), counts.get("summaries", 0)
         leaf_depths, depths = _depths(counts, "l"), _depths(counts, "ls")
         return TreeStats(

@@ -142,7 +142,7 @@ async def twenty_more(growing: set[str]) -> None:
 
 
 async def test_while_the_server_is_away_calls_fail_in_bounded_time(tmp_path: Path, connect: Connect) -> None:
-    with started(redis.single(tmp_path)) as server:
+    with started(redis.single(tmp_path, appendfsync="always")) as server:
         store = RedisTreeStore(await connect(server.url, patience=SOON))
         await store.create_tree(tree_info())
         server.kill()
@@ -225,3 +225,41 @@ async def test_a_wrong_password_is_a_setting_not_an_outage(tmp_path: Path) -> No
             with pytest.raises(SettingError, match="password") as caught:
                 await Link.open(RedisSettings(url=address))
             assert "wrong@" not in str(caught.value)
+
+
+async def test_a_writer_that_is_cancelled_stops(store: RedisTreeStore) -> None:
+    """At whatever moment: the client's sending forgets a cancellation that comes as it ends, before Python 3.12."""
+
+    async def write(writer: int) -> None:
+        for number in range(1_000_000):
+            await store.apply(insert(f"{writer}-{number}"))
+
+    for writer in range(150):
+        task = asyncio.create_task(write(writer))
+        await asyncio.sleep(0.0005 * (writer % 8))
+        task.cancel()
+        await asyncio.wait([task], timeout=5)
+        assert task.cancelled()
+
+
+@pytest.mark.parametrize("since", [0, 1, 3])
+async def test_a_process_that_saw_commits_that_were_lost_is_told_once(store: RedisTreeStore, connect: Connect, since: int) -> None:
+    """As after a failover to a replica that lagged: the numbers are given again, to other commits."""
+    for number in range(5):
+        await store.apply(insert(f"n{number}"))
+    await store.changes(TREE, 0)
+    link = await connect()
+    keys = link.keys(TREE)
+    for seq in (4, 5):
+        await link.command("XDEL", keys.log, f"{seq}-0")
+    await link.command("XSETID", keys.log, "3-0")
+    ((_, fields),) = await link.command("XRANGE", keys.log, "3-0", "3-0")
+    await link.command("HSET", keys.state, "seq", 3, "head", fields[b"x"])
+    other = RedisTreeStore(link)
+    for number in range(since):
+        assert isinstance(await other.apply(insert(f"later{number}")), Applied)
+    with pytest.raises(StoreUnavailableError, match="commit 5 is gone"):
+        await (store.apply(insert("z")) if since == 1 else store.changes(TREE, 5))
+    assert len(await store.changes(TREE, 0)) == 3 + since
+    assert isinstance(await store.apply(insert("z")), Applied)
+    assert isinstance(await other.apply(insert("y")), Applied), "who has seen nothing that was lost is not told"

@@ -7,12 +7,15 @@
 --       5 token of a lease, or ""  6 "1" when this is asked again after an answer was lost  7 "1" to write even when nothing is
 --       changed, so that a WAIT that follows covers what was found  8 "1" to refuse what would change the children of a node that
 --       another's lease has
+--       9 a commit that the caller has seen, or "0"  10 its name
 -- REPLY {1, seq} applied · {2, event, receipt, …} seen · {3, seq, node, …} stale · {4, node} of the wrong kind ·
---       {5, dimension} the vectors have another · {6} the lease has ended
+--       {5, dimension} the vectors have another · {6} the lease has ended ·
+--       {7} the commit that the caller has seen is not in this history
 -- ERROR NOTREE
 -- COST  O(steps + names + contributions added or trimmed + log of children of the parents); reads and writes nothing else
 -- include: lib_leases
 -- include: lib_rows
+-- include: lib_log
 
 local request, names = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[2])
 local STATE, NODES, CONTENT, EVENTS, ORDER, LOG, DIRTY = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
@@ -26,6 +29,7 @@ local now = clock()
 
 -- ------------------------------------------------------------------------------------------------------------ compare
 
+if lost(STATE, LOG, ARGV[9], ARGV[10]) then return {7} end
 if ARGV[6] == '1' then
   -- Asked again: was it applied then, and only the answer lost?
   for _, entry in ipairs(redis.call('XREVRANGE', LOG, '+', '-', 'COUNT', 64)) do
@@ -217,6 +221,6 @@ for index = 1, #request.counts, 2 do count(request.counts[index], request.counts
 for field, change in pairs(counts) do
   if change ~= 0 then redis.call('HINCRBY', STATE, field, change) end
 end
-redis.call('HSET', STATE, 'seq', seq)
+redis.call('HSET', STATE, 'seq', seq, 'head', ARGV[4])
 redis.call('XADD', LOG, digits(seq) .. '-0', 'n', ARGV[2], 'l', request.leaves, 'b', ARGV[3], 'x', ARGV[4])
 return {1, seq}
