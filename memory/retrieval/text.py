@@ -62,7 +62,7 @@ def lexical_text(item: Item) -> str:
 def attributed_text(item: Item) -> str:
     """What the summarizer is given for a leaf: who said it and when, then the text."""
     who = item.speaker or item.title or item.source or ""
-    when = f" ({item.at:%Y-%m-%d})" if item.at else ""
+    when = f" ({item.at.date()})" if item.at else ""
     return f"{who}{when}: {item.text}" if who or when else item.text
 
 

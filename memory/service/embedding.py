@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from memory.errors import EmbedderAnswerError, EmbedderError
-from memory.model import Vector
+from memory.errors import EmbedderAnswerError, EmbedderError, TreeMismatchError
+from memory.model import TreeInfo, Vector
 from memory.ports.embedder import Embedder, Purpose
 from memory.tree.similarity import quantize
 
@@ -40,3 +40,19 @@ async def embed(embedder: Embedder, texts: Sequence[str], *, purpose: Purpose = 
         return [quantize(vector) for vector in vectors]
     except ValueError as error:
         raise EmbedderAnswerError(f"{model.name} gave a vector that is not finite, or zero") from error
+
+
+def check_model(info: TreeInfo, embedder: Embedder) -> None:
+    """
+    Refuse a tree whose vectors are of another space than the embedder's.
+
+    Raises:
+        TreeMismatchError: says which and what to do.
+    """
+    wanted, got = info.model, embedder.model
+    if (wanted.name, wanted.dimension) != (got.name, got.dimension):
+        raise TreeMismatchError(
+            f"tree {info.id!r} was made with the embedding model {wanted.name} ({wanted.dimension} dimensions), "
+            f"{got.name} ({got.dimension}) is configured; set BANYAN_EMBEDDER to the tree's model, or put the records "
+            "into a tree of another name"
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from weakref import WeakValueDictionary
 
 from memory.changes import Create, LogEntry, Rewrite
 from memory.model import Node, NodeId, NodeKind, TreeId
@@ -27,7 +28,7 @@ class Indexing:
     def __init__(self, *, store: TreeStore, index: NodeIndex) -> None:
         self._store = store
         self._index = index
-        self._locks: dict[TreeId, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[TreeId, asyncio.Lock] = WeakValueDictionary()
 
     async def catch_up(self, tree: TreeId, *, to: int | None = None) -> int:
         """
@@ -40,7 +41,8 @@ class Indexing:
         covered = await self._index.covered(tree)
         if covered == target:
             return covered
-        async with self._locks.setdefault(tree, asyncio.Lock()):
+        lock = self._locks.setdefault(tree, asyncio.Lock())
+        async with lock:
             covered = await self._index.covered(tree)
             last = (await self._store.tree(tree)).seq
             if covered > last:

@@ -16,14 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memory.changes import ChangeSet, Create, EventEntry, Grow, Move, Step
-from memory.errors import (
-    ContentionError,
-    EmbedderError,
-    LeaseBusyError,
-    LeaseLostError,
-    StoreDamagedError,
-    TreeMismatchError,
-)
+from memory.errors import ContentionError, EmbedderError, LeaseBusyError, LeaseLostError, StoreDamagedError, TreeMismatchError
 from memory.model import EventId, Item, NodeId, NodeKind, TreeId, TreeInfo, Vector
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
@@ -34,7 +27,8 @@ from memory.records import Record
 from memory.results import EventResult, EventStatus
 from memory.retrieval.text import embedded_text
 from memory.service.chunking import items
-from memory.service.embedding import embed
+from memory.service.embedding import check_model, embed
+from memory.service.finishing import finished
 from memory.service.views import Views
 from memory.settings import IngestSettings
 from memory.structures import registry
@@ -44,6 +38,8 @@ from memory.tree.provisional import provisional_text
 from memory.tree.view import View
 
 EMBEDDER_WAIT_MAX = 30.0  # seconds between attempts
+STRUCTURES_MAX = 1_000
+"""Trees whose structure is remembered; that of another one is read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +111,15 @@ class Ingest:
         Raises:
             TreeMismatchError: it was made with another embedding model or structure.
         """
-        known = self._structures.get(tree)
-        if known is not None:
-            return known
+        known = self._structures.pop(tree, None)
+        if known is None:
+            known = await self._make(tree)
+        self._structures[tree] = known
+        if len(self._structures) > STRUCTURES_MAX:
+            del self._structures[next(iter(self._structures))]
+        return known
+
+    async def _make(self, tree: TreeId) -> Structure:
         info = await self._store.create_tree(
             TreeInfo(
                 id=tree,
@@ -133,8 +135,7 @@ class Ingest:
                 f"tree {tree!r} is a {info.structure} tree, {self._default.name} is configured; "
                 f"use --structure {info.structure}, or another tree name"
             )
-        structure = self._structures[tree] = registry.of(info)
-        return structure
+        return registry.of(info)
 
     async def prepare(self, tree: TreeId, records: Sequence[Record]) -> Prepared:
         """
@@ -319,9 +320,9 @@ class Ingest:
     ) -> Applied | Seen | None:
         steps = await self._with_provisional_texts(tree, plan.steps)
         changes = ChangeSet(tree=tree, steps=steps, expects=plan.expects, events=events, at=self._clock.now())
-        # A cancelled caller must not leave it open whether the commit happened: the view would not know.
+        # A cancelled caller must not leave it open whether the commit happened, nor let go of the lease before.
         try:
-            outcome = await asyncio.shield(asyncio.ensure_future(self._store.apply(changes, lease=lease)))
+            outcome = await finished(self._store.apply(changes, lease=lease))
         except LeaseLostError:
             # This process was stopped, or slow, for longer than the lease lasts: others went on, and so does it.
             outcome = None
@@ -371,22 +372,6 @@ class Ingest:
             if isinstance(step, Create) and step.id in pairs
             else step
             for step in steps
-        )
-
-
-def check_model(info: TreeInfo, embedder: Embedder) -> None:
-    """
-    Refuse a tree whose vectors are of another space than the embedder's.
-
-    Raises:
-        TreeMismatchError: says which and what to do.
-    """
-    wanted, got = info.model, embedder.model
-    if (wanted.name, wanted.dimension) != (got.name, got.dimension):
-        raise TreeMismatchError(
-            f"tree {info.id!r} was made with the embedding model {wanted.name} ({wanted.dimension} dimensions), "
-            f"{got.name} ({got.dimension}) is configured; set BANYAN_EMBEDDER to the tree's model, or put the records "
-            "into a tree of another name"
         )
 
 

@@ -11,8 +11,7 @@ from memory.model import ROOT, Mark, Node, NodeId, NodeKind, TreeId
 from memory.ports.embedder import Embedder
 from memory.ports.store import TreeStore
 from memory.results import CheckReport, TreeNode, TreeReport, Violation
-from memory.service.embedding import embed
-from memory.service.ingest import check_model
+from memory.service.embedding import check_model, embed
 from memory.service.views import Views
 from memory.structures import registry
 from memory.tree import check as invariants
@@ -207,9 +206,10 @@ def _shape_differences(view: View, nodes: Mapping[NodeId, Node]) -> list[Violati
             continue
         parent = view.parent(node.id)
         branch = view.branches.get(node.id)
-        if (parent.id if parent else None) != node.parent:
+        by_log = parent.id if parent else None
+        if by_log != node.parent:
             found.append(
-                Violation(invariant="log-shape", node=node.id, detail=f"hangs under {node.parent}, by the log under {parent}")
+                Violation(invariant="log-shape", node=node.id, detail=f"hangs under {node.parent}, by the log under {by_log}")
             )
         if branch is not None and (branch.routing != node.routing or branch.version != node.version):
             detail = f"has version {node.version} and routing {node.routing}, by the log {branch.version} and {branch.routing}"

@@ -19,9 +19,8 @@ from memory.retrieval.hybrid import Hybrid
 from memory.retrieval.packing import Passage, pack
 from memory.retrieval.strategy import Question, Ranked, Ranking, Strategy
 from memory.retrieval.traversal import Traversal
-from memory.service.embedding import embed
+from memory.service.embedding import check_model, embed
 from memory.service.indexing import Indexing
-from memory.service.ingest import check_model
 from memory.service.views import Views
 from memory.settings import RetrievalSettings
 from memory.tree.provisional import without_phrases
@@ -73,7 +72,6 @@ class Query:
         self._indexing = indexing
         self._embedder = embedder
         self._settings = settings
-        self._index = index
         strategies: tuple[Strategy, ...] = (
             Hybrid(index, reader=store, embed=self.embed),
             Collapsed(index),
@@ -268,9 +266,9 @@ def _passage(hit: Hit) -> Passage:
         return Passage(node=hit.id, text=without_phrases(hit.text), path=above, covered=hit.pending == 0)
     who = source.speaker or source.title or source.source
     when = (
-        f"{source.at:%Y-%m-%d %H:%M}"
+        source.at.replace(tzinfo=None).isoformat(" ", "minutes")
         if source.at and (source.at.hour or source.at.minute)
-        else f"{source.at:%Y-%m-%d}"
+        else source.at.date().isoformat()
         if source.at
         else ""
     )

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from memory.model import TreeId
 from memory.ports.store import TreeStore
@@ -40,7 +41,7 @@ class Views:
         self._bytes_max = bytes_max
         self._kept: OrderedDict[TreeId, _Kept] = OrderedDict()
         self._bytes = 0
-        self._locks: dict[TreeId, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[TreeId, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
     async def hold(self, tree: TreeId) -> AsyncIterator[View]:

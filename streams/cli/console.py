@@ -183,7 +183,7 @@ def duration(seconds: float) -> str:
 
 def date(at: datetime | None) -> str:
     """The day of a time, or nothing."""
-    return f"{at:%Y-%m-%d}" if at is not None else ""
+    return at.date().isoformat() if at is not None else ""  # strftime writes the year 1 without its zeros
 
 
 def _console(*, stderr: bool) -> Console:

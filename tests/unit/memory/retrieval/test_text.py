@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -115,3 +116,4 @@ def test_texts_for_models_say_who_speaks() -> None:
     assert embedded_text(TURN) == "Ana: I moved to Porto."
     assert embedded_text(DOCUMENT) == "Porto (city). A river town."
     assert attributed_text(TURN) == "Ana (2026-05-08): I moved to Porto."
+    assert attributed_text(replace(TURN, at=datetime(1, 1, 1, tzinfo=UTC))) == "Ana (0001-01-01): I moved to Porto."

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
 from memory.changes import Create, LogEntry, Step
-from memory.model import NodeId, TreeId
+from memory.model import Node, NodeId, TreeId
 from tests.fakes.world import TREE, World, turns
 
 
@@ -56,3 +56,17 @@ async def test_a_log_that_ends_early_is_found(world: World, monkeypatch: pytest.
     monkeypatch.setattr(world.store, "changes", shorter)
     report = await world.inspect.check(TREE)
     assert any("ends at 3" in violation.detail for violation in report.violations)
+
+
+async def test_a_node_that_the_log_puts_elsewhere_is_told_by_ids(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.put(*turns(range(20)))
+    nodes = [node async for node in world.store.all_nodes(TREE, vectors=True)]
+    moved = next(node for node in nodes if node.depth == 1)
+
+    async def all_nodes(tree: TreeId, *, vectors: bool) -> AsyncIterator[Node]:
+        for node in nodes:
+            yield replace(node, parent=NodeId("elsewhere")) if node is moved else node
+
+    monkeypatch.setattr(world.store, "all_nodes", all_nodes)
+    details = [violation.detail for violation in (await world.inspect.check(TREE)).violations if violation.node == moved.id]
+    assert f"hangs under elsewhere, by the log under {moved.parent}" in details
