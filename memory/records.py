@@ -7,6 +7,7 @@ What arrives: turns and documents (design section 7), validated in one place for
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from memory.errors import RecordError
-from memory.model import EventId, TreeId
+from memory.model import TreeId
 from memory.settings import IngestSettings
 
 TREE_PATTERN = r"^[A-Za-z0-9._:-]{1,128}$"
@@ -85,6 +86,7 @@ _FIELDS: dict[type[Record], frozenset[str]] = {
 }
 _ONLY_DOCUMENT = _FIELDS[Document] - _FIELDS[Turn]
 _REASON = re.compile(r"^(?P<reason>.*?) - at `\$\.?(?P<field>[^`]*)`$")
+_LENGTH = re.compile(r"of length [<>]= (?P<limit>\d+)")
 
 
 def parse(value: object, *, tree: str | None = None, limits: IngestSettings = _DEFAULT_LIMITS) -> Record:
@@ -163,11 +165,6 @@ def tree_id(name: str) -> TreeId:
     return TreeId(name)
 
 
-def event_id(record: Record) -> EventId:
-    """The record's id as the domain's type."""
-    return EventId(record.id)
-
-
 def _type_of(given: dict[str, Any]) -> type[Record]:
     declared = given.get("type")
     if declared in ("turn", "document"):
@@ -220,9 +217,23 @@ def _metadata(declared: object, unknown: dict[str, Any]) -> dict[str, Any]:
         size = len(msgspec.json.encode(metadata))
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise RecordError("metadata", f"is not JSON: {_excerpt(str(error))}") from error
+    _check_numbers(metadata)
     if size > METADATA_BYTES_MAX:
         raise RecordError("metadata", f"has {size:,} bytes as JSON, at most {METADATA_BYTES_MAX:,} are kept")
     return metadata
+
+
+def _check_numbers(metadata: dict[str, Any]) -> None:
+    """JSON has no infinity and no NaN: they would be kept as null."""
+    left: list[tuple[str, Any]] = [(f"metadata.{name}", value) for name, value in metadata.items()]
+    while left:
+        name, value = left.pop()
+        if isinstance(value, float) and not math.isfinite(value):
+            raise RecordError(name, f"{value} is no JSON number")
+        if isinstance(value, Mapping):
+            left.extend((f"{name}.{key}", inner) for key, inner in value.items())
+        elif isinstance(value, list | tuple | set | frozenset):
+            left.extend((f"{name}[{index}]", inner) for index, inner in enumerate(value))
 
 
 def _convert(known: dict[str, Any], kind: type[Record]) -> Record:
@@ -230,9 +241,12 @@ def _convert(known: dict[str, Any], kind: type[Record]) -> Record:
         return msgspec.convert(known, kind)
     except msgspec.ValidationError as error:
         found = _REASON.match(str(error))
-        field = found["field"] if found else "record"
+        field = (found["field"] if found else "") or "record"
         reason = found["reason"] if found else str(error)
-        raise RecordError(field or "record", reason[:1].lower() + reason[1:]) from error
+        if length := _LENGTH.search(reason):
+            given = len(known[field])
+            reason = f"has {given:,} characters, at most {int(length['limit']):,} are taken" if given else "is empty"
+        raise RecordError(field, reason[:1].lower() + reason[1:]) from error
 
 
 def _digest(*parts: str) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import NoReturn
 
 import msgspec
 
@@ -58,11 +57,11 @@ def _json(data: bytes) -> object:
 
 
 def _json_again(data: bytes, reason: str) -> object:
-    # msgspec takes no half surrogates and no numbers outside of a float; the standard library takes both, so that the
-    # record's own checks can name the field. What neither reads is not JSON.
+    # msgspec takes no half surrogates and no numbers outside of a float; the standard library takes both, and NaN, so that
+    # the record's own checks can name the field. What neither reads is not JSON.
     try:
         # Decoded here: given bytes, it would also take UTF-16 and UTF-32.
-        return json.loads(data.decode(), parse_constant=_refuse_constant)
+        return json.loads(data.decode())
     except UnicodeDecodeError as error:
         raise _not_utf8(data, error) from error
     except RecursionError as error:
@@ -85,7 +84,3 @@ def _not_utf8(data: bytes, error: UnicodeDecodeError) -> RecordError:
     except UnicodeDecodeError as found:
         return RecordError("record", f"is not UTF-8: byte 0x{data[found.start]:02x} at position {found.start + 1}")
     return RecordError("record", f"is not UTF-8: {error.reason}")
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")

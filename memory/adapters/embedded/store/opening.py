@@ -77,7 +77,7 @@ def open_reader(path: Path, *, busy_wait: timedelta, read_only: bool) -> sqlite3
         connection = connect(path, busy_wait=busy_wait, mode=mode)
         try:
             if not check_identity(connection, path):
-                raise StoreDamagedError(f"{path} is empty")
+                raise StoreDamagedError(f"{path} is empty; restore it from a copy, or delete it and open it for writing")
         except sqlite3.Error as error:
             connection.close()
             failures.append(error)
