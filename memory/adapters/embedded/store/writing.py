@@ -157,12 +157,30 @@ def _trim(connection: sqlite3.Connection, key: int, through: int) -> None:
 
 
 def _write(connection: sqlite3.Connection, changes: ChangeSet, folded: Folded, packed: Sequence[bytes], number: int) -> None:
-    rows = by_size(folded.rows)
-    new = rows["new"]
-    many = connection.executemany
     for row in folded.rows:
         if row.through and not row.new:
             _trim(connection, row.key, row.through)
+    rows = by_size(folded.rows)
+    _insert(connection, rows["new"], packed)
+    _update(connection, rows["counted"], rows["placed"], packed)
+    connection.executemany(
+        "INSERT INTO contribution (node, first, last, size, data) VALUES (?, ?, ?, ?, ?)",
+        ((row.key, *row.run) for row in folded.rows if row.run is not None),
+    )
+    connection.executemany(
+        "INSERT INTO event (tree, id, seq, digest, leaves) VALUES (?, ?, ?, ?, ?)",
+        ((number, event.id, folded.seq, event.digest, codec.encode(event.leaves)) for event in changes.events),
+    )
+    entry = codec.encode_entry(changes.steps, [event.id for event in changes.events], packed, at=changes.at, first=folded.first)
+    connection.execute("INSERT INTO log (key, entry) VALUES (?, ?)", (number << KEY_BITS | folded.seq, entry))
+    connection.execute(
+        "UPDATE tree SET seq = ?, numbers = ?, tally = ? WHERE number = ?",
+        (folded.seq, folded.numbers, codec.encode(folded.tally), number),
+    )
+
+
+def _insert(connection: sqlite3.Connection, new: Sequence[Row], packed: Sequence[bytes]) -> None:
+    many = connection.executemany
     many(
         INSERT_NODE,
         (
@@ -191,9 +209,13 @@ def _write(connection: sqlite3.Connection, changes: ChangeSet, folded: Folded, p
         "INSERT INTO content (key, text, item) VALUES (?, ?, ?)",
         ((row.key, row.text, None if row.item is None else encode_item(row.item, row.text or "")) for row in new),
     )
+
+
+def _update(connection: sqlite3.Connection, counted: Sequence[Row], placed: Sequence[Row], packed: Sequence[bytes]) -> None:
+    many = connection.executemany
     many(
         "UPDATE node SET version = ?, routing = ?, descendants = ?, pending = ?, tail = ? WHERE key = ?",
-        ((row.version, row.routing, row.descendants, row.pending, row.tail, row.key) for row in rows["counted"]),
+        ((row.version, row.routing, row.descendants, row.pending, row.tail, row.key) for row in counted),
     )
     many(
         "UPDATE node SET version = ?, routing = ?, descendants = ?, pending = ?, parent = ?, depth = ?, oldest = ?, cohesion = ?,"
@@ -212,26 +234,12 @@ def _write(connection: sqlite3.Connection, changes: ChangeSet, folded: Folded, p
                 row.tail,
                 row.key,
             )
-            for row in rows["placed"]
+            for row in placed
         ),
     )
-    rewritten = [row for row in rows["placed"] if row.text is not None]
+    rewritten = [row for row in placed if row.text is not None]
     many("UPDATE vector SET value = ? WHERE key = ?", ((packed[row.vector], row.key) for row in rewritten))
     many("UPDATE content SET text = ? WHERE key = ?", ((row.text, row.key) for row in rewritten))
-    many(
-        "INSERT INTO contribution (node, first, last, size, data) VALUES (?, ?, ?, ?, ?)",
-        ((row.key, *row.run) for row in folded.rows if row.run is not None),
-    )
-    many(
-        "INSERT INTO event (tree, id, seq, digest, leaves) VALUES (?, ?, ?, ?, ?)",
-        ((number, event.id, folded.seq, event.digest, codec.encode(event.leaves)) for event in changes.events),
-    )
-    entry = codec.encode_entry(changes.steps, [event.id for event in changes.events], packed, at=changes.at, first=folded.first)
-    connection.execute("INSERT INTO log (key, entry) VALUES (?, ?)", (number << KEY_BITS | folded.seq, entry))
-    connection.execute(
-        "UPDATE tree SET seq = ?, numbers = ?, tally = ? WHERE number = ?",
-        (folded.seq, folded.numbers, codec.encode(folded.tally), number),
-    )
 
 
 def vectors_of(changes: ChangeSet) -> Callable[[int], list[bytes]]:
