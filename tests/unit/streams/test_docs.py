@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -11,7 +12,13 @@ from streams.cli.app import _COMMANDS, cli
 from streams.setting_values import show_value
 from streams.settings import CONFIG_VARIABLE, DEBUG_VARIABLE, Setting, known
 
-DOCS = Path(__file__).parents[3] / "docs"
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+LINK = re.compile(
+    r"""\]\(\s*<?(?P<inline>[^)>\s]+)|^\[[^\]]+\]:\s*(?P<defined>\S+)|(?:src|href)="(?P<html>[^"]+)\"""", re.MULTILINE
+)
+CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 SHARED = {"--json", "--store", "--config", "--help"}
 
 
@@ -38,3 +45,10 @@ def test_every_command_is_on_its_page_with_its_options(name: str) -> None:
     for parameter in command.params:
         if isinstance(parameter, click.Option) and not SHARED & set(parameter.opts):
             assert any(option in page for option in parameter.opts), parameter.opts
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_relative_link_points_to_a_file(page: Path) -> None:
+    found = [next(filter(None, link.groups())) for link in LINK.finditer(CODE.sub("", page.read_text(encoding="utf-8")))]
+    relative = [link.partition("#")[0] for link in found if not re.match(r"[a-z]+:|#", link)]
+    assert [link for link in relative if not (page.parent / link).exists()] == []
