@@ -103,7 +103,7 @@ async def open_local(
         if fresh:
             # An index left behind by another store of that name would be believed as far as its commit numbers reach.
             index_path.unlink(missing_ok=True)
-        index = await EmbeddedNodeIndex.open(None if read_only else index_path, tokenize=terms)
+        index = await EmbeddedNodeIndex.open(None if gate is None else index_path, tokenize=terms)
         undo.push_async_callback(index.close)
         parts = _assemble(
             store=store,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -103,3 +104,34 @@ async def test_it_goes_up_to_the_commit_that_is_asked_for_at_least(world: World)
     assert await indexing.catch_up(TREE, to=2) >= 3, "never back"
     answer = await index.search(TREE, IndexQuery(vector=await world.query.embed("words"), terms=""))
     assert answer.seq >= 3
+
+
+async def test_another_process_that_takes_a_shorter_step_leaves_no_gap(world: World) -> None:
+    """Ours is refused since the other was faster; what it did not take is still to be done."""
+    for number in range(8):
+        await world.put(turn(number))
+    index = MemoryIndex()
+    update = index.update
+
+    async def raced(tree: TreeId, *, after: int, seq: int, **entries: Any) -> bool:
+        index.update = update  # type: ignore[method-assign]
+        await Indexing(store=_UpTo(world, 3), index=index).catch_up(tree, to=3)  # type: ignore[arg-type]
+        return await update(tree, after=after, seq=seq, **entries)
+
+    index.update = raced  # type: ignore[method-assign]
+    assert await Indexing(store=world.store, index=index).catch_up(TREE) == 8
+    await assert_level(world, index)
+
+
+class _UpTo:
+    """A store as another process saw it a little earlier."""
+
+    def __init__(self, world: World, seq: int) -> None:
+        self._store = world.store
+        self._seq = seq
+
+    async def changes(self, tree: TreeId, after: int, *, limit: int) -> object:
+        return await self._store.changes(tree, after, limit=min(limit, self._seq - after))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
