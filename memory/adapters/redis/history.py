@@ -17,7 +17,8 @@ class History:
 
     A failover to a replica that lagged, or a restart from a file that did, takes commits back; others then get their numbers. A
     view that holds the lost ones would take the new ones for its continuation. So every commit and every reading of the log says
-    which commit it has seen, and is refused where the server has no such commit; the caller's view is dropped with that and loaded anew.
+    which commit it has seen, and is refused where the server has no such commit; the caller's view is dropped with that, and
+    loaded anew.
     """
 
     def __init__(self) -> None:

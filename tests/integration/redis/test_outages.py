@@ -179,18 +179,18 @@ async def test_a_commit_waits_for_replicas_and_outlives_a_failover(tmp_path: Pat
 
 async def test_a_commit_that_too_few_replicas_have_is_not_acknowledged(tmp_path: Path, connect: Connect) -> None:
     with started(redis.with_replica(tmp_path)) as (master, replica):
+        patient = RedisTreeStore(
+            await connect(master.url, wait_replicas=1, wait=timedelta(seconds=1), patience=timedelta(seconds=30))
+        )
         store = RedisTreeStore(await connect(master.url, wait_replicas=1, wait=timedelta(milliseconds=100), patience=timedelta(0)))
         await store.create_tree(tree_info())
-        assert await store.apply(insert("a")) == Applied(seq=1)
+        assert await patient.apply(insert("a")) == Applied(seq=1)
         replica.stop()
         with pytest.raises(StoreUnavailableError, match="0 of 1 replicas"):
             await store.apply(insert("b"))
         with pytest.raises(StoreUnavailableError, match="0 of 1 replicas"):
             await store.apply(insert("b"))  # it stands, and is still not safe
         await asyncio.to_thread(replica.start)
-        patient = RedisTreeStore(
-            await connect(master.url, wait_replicas=1, wait=timedelta(seconds=1), patience=timedelta(seconds=30))
-        )
         assert isinstance(await patient.apply(insert("b")), Seen)
         assert await counts(patient) == (2, 2, 2, 0)
 
