@@ -11,6 +11,9 @@ from memory.ports.store import TreeStore
 from memory.service.summarize import SummaryPool
 
 POLL = 0.05  # seconds
+POLL_MAX = 2.0  # seconds
+TREES_PER_SECOND = 400
+"""Trees that are read a second at most, until `POLL_MAX`: with many of them waiting would else be the store's main work."""
 ADOPT_AFTER = 5.0  # seconds
 """Stillness of a tree after which pending nodes that nobody queued here are taken over: whoever had them may be dead. If it is only
 slow, one of the two calls is in vain."""
@@ -38,33 +41,36 @@ class Freshness:
 
         Args:
             tree: None for all.
-            progress: called with the number of nodes left, about twenty times a second.
+            progress: called with the number of nodes left, at most twenty times a second.
             seconds: longest wait; None for no limit.
 
         Returns:
             False when the time was over, or nodes were given up meanwhile.
         """
         report = progress or (lambda _: None)
-        given_up = self._pool.counts.given_up
+        given_up = self._pool.given_up_in(tree)
         end = None if seconds is None else self._clock.monotonic() + seconds
         still: dict[TreeId, tuple[int, float]] = {}
         while True:
+            pause = POLL
             left = self._jobs.backlog(tree)
             if not left or not self._pool.running:
-                if self._pool.counts.given_up != given_up:
+                if self._pool.given_up_in(tree) != given_up:
                     report(0)
                     return False
                 pending = await self._pending(tree)
                 left = sum(map(len, pending.values()))
+                pause = min(max(POLL, len(pending) / TREES_PER_SECOND), POLL_MAX)
                 if not left:
                     report(0)
                     return True
                 if self._pool.running:
                     await self._adopt(pending, still)
             report(left)
-            if end is not None and self._clock.monotonic() >= end:
+            now = self._clock.monotonic()
+            if end is not None and now >= end:
                 return False
-            await self._clock.sleep(POLL)
+            await self._clock.sleep(pause if end is None else min(pause, end - now))
 
     async def _pending(self, tree: TreeId | None) -> dict[TreeId, Sequence[NodeId]]:
         trees = [tree] if tree is not None else [info.id for info in await self._store.trees()]

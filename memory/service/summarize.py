@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -77,6 +79,7 @@ class _Work:
     """What one aggregation takes in."""
 
     texts: tuple[str, ...]
+    """Empty when all leaves that wait are gone: nothing is asked then."""
     existing: str
     covered: int
     means: tuple[tuple[Vector, float, int], ...]
@@ -107,7 +110,7 @@ class Summarize:
         self._leases = leases
         self._embedder = embedder
         self._summarizer = summarizer
-        self._clock = clock
+        self.clock = clock
         self._settings = settings
         self.counts = SummaryCounts()
 
@@ -124,31 +127,32 @@ class Summarize:
         work = await self._work(tree, found)
         if work is None:
             return JobOutcome.FRESH
-        request = SummaryRequest(existing=work.existing, new=work.texts, descendants=found.descendants, covered=work.covered)
-        summary = await self._ask(request)
-        if self._summarizer.vector_from_text:
-            [vector] = await embed(self._embedder, [summary.text])
-            _, cohesion = merge_means(work.means)
-        else:
-            vector, cohesion = merge_means(work.means)
         assert found.parent is not None
-        rewrite = Rewrite(
-            node=node,
-            parent=found.parent,
-            vector=vector,
-            cohesion=cohesion,
-            through=work.through,
-            text=summary.text,
-            cost=Cost(calls=summary.calls, tokens_in=summary.tokens_in, tokens_out=summary.tokens_out),
-        )
+        rewrite = await self._rewrite(found, found.parent, work) if work.texts else _trim(found, found.parent, work.through)
         changes = ChangeSet(
-            tree=tree, steps=(rewrite,), expects=(Expectation(node=node, version=found.version),), at=self._clock.now()
+            tree=tree, steps=(rewrite,), expects=(Expectation(node=node, version=found.version),), at=self.clock.now()
         )
         outcome = await self._apply(changes, found.parent)
         if not isinstance(outcome, Applied):
             return JobOutcome.CHANGED
         self.counts.written += 1
         return JobOutcome.MORE if work.left else JobOutcome.WRITTEN
+
+    async def _rewrite(self, node: Node, parent: NodeId, work: _Work) -> Rewrite:
+        request = SummaryRequest(existing=work.existing, new=work.texts, descendants=node.descendants, covered=work.covered)
+        summary = await self._ask(request)
+        vector, cohesion = merge_means(work.means)
+        if self._summarizer.vector_from_text:
+            [vector] = await embed(self._embedder, [summary.text])
+        return Rewrite(
+            node=node.id,
+            parent=parent,
+            vector=vector,
+            cohesion=cohesion,
+            through=work.through,
+            text=summary.text,
+            cost=Cost(calls=summary.calls, tokens_in=summary.tokens_in, tokens_out=summary.tokens_out),
+        )
 
     async def _apply(self, changes: ChangeSet, parent: NodeId) -> Applied | Seen | Stale:
         """
@@ -175,18 +179,21 @@ class Summarize:
         leaves = await self._store.nodes(tree, [contribution.leaf for contribution in waiting], vectors=True)
         present = [(contribution.mark, leaves[contribution.leaf]) for contribution in waiting if contribution.leaf in leaves]
         texts = [attributed_text(leaf.item) for _, leaf in present if leaf.item is not None]
+        assert len(texts) == len(present)
         count = within_budget(texts, self._summarizer.tokens_max)
+        # Leaves that are gone are passed over, and trimmed with those before them.
+        through = present[count - 1][0] if count < len(present) else waiting[-1].mark
         existing = "" if node.provisional else node.text
         covered = 0 if node.provisional else node.covered
         assert node.vector is not None
         before = [(node.vector, node.cohesion, covered)] if covered else []
         taken = [leaf for _, leaf in present[:count]]
         means = (*before, *((leaf.vector, 1.0, 1) for leaf in taken if leaf.vector is not None))
-        left = count < len(waiting) or node.pending > len(waiting)
-        if left and (folded := await self._folded(tree, node)) is not None:
+        left = count < len(present) or node.pending > len(waiting)
+        if texts and left and (folded := await self._folded(tree, node)) is not None:
             everything = (*before, *((leaf.vector, 1.0, 1) for _, leaf in present if leaf.vector is not None))
             return _Work(folded, "", 0, everything, waiting[-1].mark, left=node.pending > len(waiting))
-        return _Work(tuple(texts[:count]), existing, covered, means, waiting[count - 1].mark, left)
+        return _Work(tuple(texts[:count]), existing, covered, means, through, left)
 
     async def _folded(self, tree: TreeId, node: Node) -> tuple[str, ...] | None:
         """The children's texts, when more waits than the budget holds and all children are up to date and fit it."""
@@ -218,6 +225,20 @@ class Summarize:
         return summary
 
 
+def _trim(node: Node, parent: NodeId, through: Mark) -> Rewrite:
+    """The node as it is, without its contributions up to there."""
+    assert node.vector is not None
+    return Rewrite(
+        node=node.id,
+        parent=parent,
+        vector=node.vector,
+        cohesion=node.cohesion,
+        through=through,
+        provisional=node.provisional,
+        text=node.text,
+    )
+
+
 class SummaryPool:
     """
     Workers that take jobs and refresh nodes.
@@ -242,6 +263,11 @@ class SummaryPool:
         self._settings = settings
         self._given_up = given_up
         self._tasks: list[asyncio.Task[None]] = []
+        self._given_up_in: Counter[TreeId] = Counter()
+
+    def given_up_in(self, tree: TreeId | None) -> int:
+        """Nodes of a tree, or of all, that were given up after the last attempt."""
+        return self.counts.given_up if tree is None else self._given_up_in[tree]
 
     @property
     def counts(self) -> SummaryCounts:
@@ -268,13 +294,22 @@ class SummaryPool:
         self._tasks = []
 
     async def _work(self) -> None:
+        pause = self._settings.backoff.total_seconds()
         while True:
-            job = await self._jobs.claim()
+            job = None
             try:
+                job = await self._jobs.claim()
                 await self._one(job)
             except asyncio.CancelledError:
-                await self._jobs.retry(job, after=0.0)
+                if job is not None:
+                    await self._jobs.retry(job, after=0.0)
                 raise
+            except Exception as error:  # noqa: BLE001  # the queue's failure must not end a worker either
+                self._count(error)
+                with suppress(Exception):
+                    if job is not None:
+                        await self._jobs.retry(job, after=pause)
+                await self._summarize.clock.sleep(pause)
 
     async def _one(self, job: SummaryJob) -> None:
         try:
@@ -287,17 +322,23 @@ class SummaryPool:
             self.counts.done += 1
             await self._jobs.done(job)
 
-    async def _failed(self, job: SummaryJob, error: Exception) -> None:
+    def _count(self, error: Exception) -> None:
         self.counts.failed += 1
         self.counts.last_error = f"{type(error).__name__}: {error}" if not isinstance(error, BanyanError) else str(error)
+
+    async def _failed(self, job: SummaryJob, error: Exception) -> None:
+        self._count(error)
         away = isinstance(error, TransientError) and not isinstance(error, SummarizerAnswerError)
         # A model that is away is waited for without limit: an outage pauses, it never drops. A node whose answers are unusable
         # is given up after a budget, or it would be paid for without end.
         if not away and (isinstance(error, PermanentError) or job.attempt + 1 >= self._settings.attempts_max):
             self.counts.given_up += 1
-            if self._given_up is not None:
-                self._given_up(job, error)
-            await self._jobs.done(job)
+            self._given_up_in[job.tree] += 1
+            try:
+                if self._given_up is not None:
+                    self._given_up(job, error)
+            finally:
+                await self._jobs.done(job)  # also when nobody could be told: it would be paid for again
             return
         wait = min(self._settings.backoff.total_seconds() * 2 ** min(job.attempt, 20), self._settings.backoff_max.total_seconds())
         asked = error.retry_after if isinstance(error, TransientError) else None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from memory.service.freshness import ADOPT_AFTER, Freshness
+from memory.model import TreeId
+from memory.ports.store import DirtyNode
+from memory.service.freshness import ADOPT_AFTER, TREES_PER_SECOND, Freshness
 from memory.settings import MemorySettings, SummarySettings
 from tests.fakes.summarizer import FakeSummarizer, SummarizerFault
 from tests.fakes.virtual_time import LoopClock
-from tests.fakes.world import TREE, World, turns
+from tests.fakes.world import TREE, World, turn, turns
 from tests.unit.memory.service.conftest import MakeWorld
 
 
@@ -88,3 +90,34 @@ async def test_a_node_given_up_before_is_tried_again(make_world: MakeWorld) -> N
     summarizer.faults.clear()
     assert await freshness(world).wait(TREE, progress=None, seconds=None)
     assert await pending(world) == 0
+
+
+async def test_a_node_of_another_tree_that_is_given_up_is_no_matter(make_world: MakeWorld) -> None:
+    other = TreeId("other")
+    world = make_world(
+        summarizer=FakeSummarizer(LoopClock(), delay=1.0, poison=lambda request: any("bad" in text for text in request.new)),
+        settings=MemorySettings(summaries=SummarySettings(attempts_max=1)),
+    )
+    await world.start()
+    await world.put(*turns(range(40)), turn("a", "bad bad bad", tree=other), turn("b", "bad bad bad!", tree=other))
+    ours, theirs, everyone = (
+        asyncio.create_task(freshness(world).wait(tree, progress=None, seconds=None)) for tree in (TREE, other, None)
+    )
+    assert (await ours, await theirs, await everyone) == (True, False, False)
+
+
+async def test_with_many_trees_the_store_is_read_less_often(make_world: MakeWorld) -> None:
+    world = make_world()
+    await world.put(*(turn(number, tree=f"t{number}") for number in range(200)), *turns(range(20)))
+    reads = 0
+    dirty = world.store.dirty
+
+    async def counted(tree: TreeId, *, limit: int = 1_000) -> list[DirtyNode]:
+        nonlocal reads
+        reads += 1
+        return await dirty(tree, limit=limit)
+
+    world.store.dirty = counted  # type: ignore[method-assign]
+    assert not await freshness(world).wait(None, progress=None, seconds=10.0)
+    assert reads <= 10 * TREES_PER_SECOND + 2 * 201
+    assert world.clock.monotonic() < 11.0

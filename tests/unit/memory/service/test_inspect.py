@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from memory.changes import Create, LogEntry, Step
-from memory.model import Node, NodeId, TreeId
+from memory.model import ROOT, Node, NodeId, TreeId
 from tests.fakes.world import TREE, World, turns
 
 
@@ -60,13 +60,13 @@ async def test_a_log_that_ends_early_is_found(world: World, monkeypatch: pytest.
 
 async def test_a_node_that_the_log_puts_elsewhere_is_told_by_ids(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.put(*turns(range(20)))
-    nodes = [node async for node in world.store.all_nodes(TREE, vectors=True)]
-    moved = next(node for node in nodes if node.depth == 1)
+    all_nodes = world.store.all_nodes
+    moved = (await world.store.children(TREE, ROOT))[0]
 
-    async def all_nodes(tree: TreeId, *, vectors: bool) -> AsyncIterator[Node]:
-        for node in nodes:
-            yield replace(node, parent=NodeId("elsewhere")) if node is moved else node
+    async def elsewhere(tree: TreeId, *, vectors: bool) -> AsyncIterator[Node]:
+        async for node in all_nodes(tree, vectors=vectors):
+            yield replace(node, parent=NodeId("elsewhere")) if node.id == moved.id else node
 
-    monkeypatch.setattr(world.store, "all_nodes", all_nodes)
+    monkeypatch.setattr(world.store, "all_nodes", elsewhere)
     details = [violation.detail for violation in (await world.inspect.check(TREE)).violations if violation.node == moved.id]
     assert f"hangs under elsewhere, by the log under {moved.parent}" in details

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 
+import numpy as np
 import pytest
 
+from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.changes import ChangeSet
-from memory.errors import SummarizerAnswerError, SummarizerError
-from memory.model import ROOT, Node, NodeId, NodeKind
+from memory.errors import StoreUnavailableError, SummarizerAnswerError, SummarizerError
+from memory.model import ROOT, Node, NodeId, NodeKind, TreeId
+from memory.ports.jobs import SummaryJob
 from memory.ports.leases import Lease
 from memory.ports.store import Applied, Seen, Stale
-from memory.service.summarize import JobOutcome
+from memory.service.summarize import JobOutcome, SummaryPool
 from memory.settings import MemorySettings, SummarySettings
 from tests.fakes.embedder import EmbedderFault, FakeEmbedder
 from tests.fakes.summarizer import FakeSummarizer, SummarizerFault
@@ -305,6 +309,105 @@ async def test_stopping_in_the_middle_loses_nothing(make_world: MakeWorld) -> No
     await world.start()
     assert await world.idle()
     await assert_fresh_and_sound(world)
+
+
+class _FailingJobs(InProcessSummaryJobs):
+    """Fails, for as often as it was told, at what it was told."""
+
+    def __init__(self, **faults: int) -> None:
+        super().__init__(LoopClock())
+        self.faults = faults
+
+    def _fail(self, name: str) -> None:
+        if self.faults.get(name, 0):
+            self.faults[name] -= 1
+            raise StoreUnavailableError(f"the queue is away at {name}")
+
+    async def claim(self) -> SummaryJob:
+        self._fail("claim")
+        return await super().claim()
+
+    async def retry(self, job: SummaryJob, *, after: float) -> None:
+        self._fail("retry")
+        await super().retry(job, after=after)
+
+    async def done(self, job: SummaryJob) -> None:
+        self._fail("done")
+        await super().done(job)
+
+
+@pytest.mark.parametrize("method", ["claim", "retry", "done"])
+async def test_a_queue_that_fails_ends_no_worker(make_world: MakeWorld, method: str) -> None:
+    summarizer = FakeSummarizer(faults=[SummarizerFault.AWAY])
+    world = make_world(summarizer=summarizer, settings=MemorySettings(summaries=SummarySettings(workers=1)))
+    world.jobs = _FailingJobs(**{method: 1})
+    world.pool = SummaryPool(jobs=world.jobs, summarize=world.summarize, settings=world.settings.summaries)
+    await family(world, 6)
+    await world.start()
+    assert await world.idle(600)
+    assert world.summarize.counts.failed == 2
+    await assert_fresh_and_sound(world)
+
+
+async def test_who_cannot_be_told_of_a_node_that_was_given_up_ends_no_worker_and_costs_no_call(make_world: MakeWorld) -> None:
+    summarizer = FakeSummarizer(faults=[SummarizerFault.LIES] * 3)
+    world = make_world(summarizer=summarizer, settings=MemorySettings(summaries=SummarySettings(workers=1, attempts_max=3)))
+
+    def given_up(job: SummaryJob, error: Exception) -> None:
+        raise ZeroDivisionError(job, error)
+
+    world.pool = SummaryPool(jobs=world.jobs, summarize=world.summarize, settings=world.settings.summaries, given_up=given_up)
+    top = await family(world, 2)
+    await world.start()
+    assert await world.idle()
+    assert (world.summarize.counts.given_up, len(summarizer.requests)) == (1, 3)
+    assert "ZeroDivisionError" in world.summarize.counts.last_error
+    await world.jobs.put(TREE, [top])
+    assert await world.idle()
+    await assert_fresh_and_sound(world)
+
+
+def lose(world: World, monkeypatch: pytest.MonkeyPatch, lost: Collection[NodeId]) -> None:
+    """Have leaves missing from the store's answers, as after a store lost them."""
+    nodes = world.store.nodes
+
+    async def fewer(tree: TreeId, ids: Sequence[NodeId], *, vectors: bool = False) -> dict[NodeId, Node]:
+        return await nodes(tree, [node for node in ids if node not in lost], vectors=vectors)
+
+    monkeypatch.setattr(world.store, "nodes", fewer)
+
+
+async def test_a_leaf_that_is_gone_is_passed_over_and_no_other_is_left_out(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summarizer = FakeSummarizer(tokens_max=40)
+    world = make_world(summarizer=summarizer)
+    top = await family(world, 20)
+    waiting = [contribution.leaf for contribution in await world.store.contributions(TREE, top)]
+    lost = {*waiting[:3], waiting[9], waiting[-1]}
+    lose(world, monkeypatch, lost)
+    while await world.summarize.refresh(TREE, top) is JobOutcome.MORE:
+        pass
+    assert sum(len(request.new) for request in summarizer.requests) == 20 - len(lost)
+    assert await world.store.contributions(TREE, top) == []
+
+
+async def test_when_all_that_wait_are_gone_the_summary_stays_as_it_is(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summarizer = FakeSummarizer()
+    world = make_world(summarizer=summarizer)
+    top = await family(world, 4)
+    await world.summarize.refresh(TREE, top)
+    before = await node_of(world, top)
+    await family(world, 3, start=4)
+    lose(world, monkeypatch, {contribution.leaf for contribution in await world.store.contributions(TREE, top)})
+    assert await world.summarize.refresh(TREE, top) is JobOutcome.WRITTEN
+    after = await node_of(world, top)
+    assert len(summarizer.requests) == 1, "nothing new, nothing to ask"
+    assert (after.text, after.cohesion, after.pending) == (before.text, before.cohesion, 0)
+    assert np.array_equal(after.vector, before.vector)  # type: ignore[arg-type]
+    assert await world.summarize.refresh(TREE, top) is JobOutcome.FRESH
 
 
 async def test_no_call_is_made_under_a_lease(make_world: MakeWorld) -> None:
