@@ -74,6 +74,10 @@ class StoreUnavailableError(TransientError):
     """The store cannot write now: disk full, read-only folder, connection lost."""
 
 
+class ClosedError(PermanentError):
+    """The memory was closed; open it again."""
+
+
 class StoreDamagedError(PermanentError):
     """The store's file cannot be read as a Banyan store, or its content contradicts itself."""
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from memory.errors import ClosedError
 from memory.local import LocalMemory, open_local
 from memory.model import TreeInfo
 from memory.records import Record
@@ -33,10 +34,21 @@ class _LoopThread:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="banyan-loop", daemon=True)
         self._thread.start()
+        self._stopped = False
+        self._gate = threading.Lock()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there and wait for it; an interrupt cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        """
+        Run a coroutine there and wait for it; an interrupt cancels it.
+
+        Raises:
+            ClosedError: the loop was ended.
+        """
+        with self._gate:
+            if self._stopped:
+                work.close()
+                raise ClosedError("this memory was closed; open it again with open_local_sync")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except BaseException:
@@ -45,6 +57,8 @@ class _LoopThread:
 
     def stop(self) -> None:
         """End the loop and its thread."""
+        with self._gate:
+            self._stopped = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -67,7 +81,7 @@ def open_local_sync(path: str | Path | None = None, **options: Any) -> LocalMemo
 
 
 class LocalMemorySync:
-    """`LocalMemory`, each call waited for. Safe to use from several threads."""
+    """`LocalMemory`, each call waited for; after `close` it raises `ClosedError`. Safe to use from several threads."""
 
     def __init__(self, loop: _LoopThread, memory: LocalMemory) -> None:
         self._loop = loop
