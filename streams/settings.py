@@ -216,6 +216,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "ingest_lease_wait": (0, 3_600),
     "summaries_workers": (1, 256),
     "summaries_attempts_max": (1, 1_000),
+    "summaries_linger": (0, 3_600),
     "summaries_backoff": (0, _SECONDS),
     "summaries_backoff_max": (0, _SECONDS),
     "summaries_time_limit": (0.1, _SECONDS),

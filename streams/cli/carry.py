@@ -83,7 +83,8 @@ async def import_(file: str, tree: str | None, session: Session) -> None:
     interrupted goes on when it is repeated; a tree of that name with another history is left as it is.
     """
     [source] = open_inputs([file])
-    async with session.memory(mode="write") as memory:
+    # No summaries meanwhile: one that was written would make the half-imported tree another one than the file's.
+    async with session.memory(mode="write", summaries=False) as memory:
         info = await memory.import_(_lines(source), tree=tree)
     if session.output.as_json:
         session.output.emit({"tree": info.id, "seq": info.seq})
