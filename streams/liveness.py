@@ -41,6 +41,8 @@ class Progress:
     """Records waiting in them, as of the last look."""
     lag_since: float | None = None
     """Monotonic time since when records have waited while none was in hand."""
+    rebalancing_since: float | None = None
+    """Monotonic time since when the group has been sharing its partitions anew."""
     beats: int = 0
     """Signs of life of the loop."""
 
@@ -57,6 +59,13 @@ class Progress:
         self.records += records
         self.lag_since = None
         self.in_hand_since = now if self.in_hand else None
+
+    def grouped(self, now: float, *, rebalancing: bool) -> None:
+        """The group was looked at."""
+        if not rebalancing:
+            self.rebalancing_since = None
+        elif self.rebalancing_since is None:
+            self.rebalancing_since = now
 
     def looked(self, now: float, *, partitions: int, lag: int) -> None:
         """The partitions were looked at."""
@@ -82,7 +91,7 @@ class Watchdog:
 
     Args:
         progress: what is watched.
-        stall: seconds that records may wait while nothing is in hand.
+        stall: seconds that records may wait while nothing is in hand, or that a rebalance may last.
         in_hand_max: seconds in which something in hand must be acknowledged; less than what the client leaves its group after.
         end: is told the reason.
     """
@@ -118,6 +127,9 @@ class Watchdog:
         since = progress.in_hand_since
         if since is not None and now - since > self._in_hand_max:
             return f"nothing was acknowledged for {now - since:.0f} s; Kafka's client would leave its group for good soon"
+        sharing = progress.rebalancing_since
+        if sharing is not None and now - sharing > self._stall:
+            return f"the group has been sharing its partitions anew for {now - sharing:.0f} s"
         waiting = progress.lag_since
         if waiting is not None and now - waiting > self._stall:
             return f"{progress.lag} records have waited for {now - waiting:.0f} s and none was taken"

@@ -159,6 +159,7 @@ async def _look(app: Any, runtime: Runtime[Any]) -> None:
     """
     while True:
         await asyncio.sleep(LOOK_EVERY)
+        runtime.progress.grouped(time.monotonic(), rebalancing=bool(app.rebalancing))
         # While the broker is away there is nothing to compare, and nothing to be blamed for.
         with suppress(Exception):
             async with asyncio.timeout(LOOK_EVERY):

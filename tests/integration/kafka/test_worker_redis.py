@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -68,5 +69,37 @@ async def test_two_ingest_workers_on_one_tree_are_killed_in_turn(broker: str, re
             checked = await inspect.check(tree)
         assert checked.clean, checked.violations
         assert (await report(settings, tree)) is not None
+    finally:
+        workers.kill_all()
+
+
+async def test_a_worker_that_was_stopped_comes_back_late_and_nothing_is_doubled(
+    broker: str, redis_url: str, tmp_path: Path
+) -> None:
+    # On Redis: a process that is stopped in the middle of a transaction of SQLite holds the file for all others.
+    environment = variables(broker, tmp_path) | {"BANYAN_STORE": redis_url, "BANYAN_WORKER_BATCH_RECORDS": "20"}
+    settings = load(environment).settings
+    await install(settings)
+    tree = TreeId(f"redis-{settings.kafka.prefix}")
+    workers = Workers(environment, tmp_path)
+    try:
+        first = workers("worker", "ingest")
+        first.until("ready")
+        await send(settings, turns(200, tree=tree, conversations=40))
+        first.until("batch")
+        first.signal(signal.SIGSTOP)
+        second = workers("worker", "ingest")
+        await send(settings, turns(200, tree=tree, conversations=40, first=200))
+        second.until("batch", 5)
+        first.signal(signal.SIGCONT)
+        await send(settings, turns(200, tree=tree, conversations=40, first=400))
+        workers("worker", "summaries")
+        await until(settings, tree, 600)
+        for worker in (first, second):
+            worker.signal()
+            assert worker.ended() == 0
+        async with looking(settings) as inspect:
+            checked = await inspect.check(tree)
+        assert checked.clean, checked.violations
     finally:
         workers.kill_all()

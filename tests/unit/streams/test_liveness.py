@@ -64,3 +64,13 @@ def test_a_loop_that_hangs_is_noticed_and_a_process_that_was_stopped_is_not() ->
     assert "the event loop has not answered" in (watchdog.verdict(1e6) or "")
     progress.beats += 1
     assert watchdog.verdict(1e6) is None
+
+
+def test_a_rebalance_that_never_ends_is_a_stall() -> None:
+    progress = Progress()
+    for now in range(0, 61, 10):
+        progress.grouped(now, rebalancing=True)
+        assert verdict(progress, now) is None
+    assert "sharing its partitions anew for 61 s" in (verdict(progress, 61) or "")
+    progress.grouped(62, rebalancing=False)
+    assert verdict(progress, 1e6) is None
