@@ -269,3 +269,17 @@ async def test_a_question_between_commits_sees_all_that_was_acknowledged(world: 
             answer = await ask(world, f"unique{number}", k=1, strategy=strategy)
             assert answer.seq == number + 1
             assert strategy == "traversal" or answer.hits[0].event_id == f"e{number}"
+
+
+@pytest.mark.parametrize(
+    ("at", "shown"),
+    [
+        (datetime(2026, 5, 8, 13, 6, 59, tzinfo=UTC), "[2026-05-08 13:06] Ana: "),
+        (datetime(2026, 5, 8, tzinfo=UTC), "[2026-05-08] Ana: "),
+        (datetime(1, 1, 1, tzinfo=UTC), "[0001-01-01] Ana: "),
+        (None, "Ana: "),
+    ],
+)
+async def test_a_passage_says_who_and_when(world: World, at: datetime | None, shown: str) -> None:
+    await world.put(turn(1, "words about a boat", speaker="Ana", at=at))
+    assert (await world.query.context(TREE, "boat", tokens=100, scope=Scope())).text.startswith(shown)
