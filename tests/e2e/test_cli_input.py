@@ -37,7 +37,7 @@ BAD_LINES: dict[str, tuple[bytes | dict[str, object], str]] = {
     "5 MB text": (turn(3, "x" * 5_000_000), "text: has 5,000,000 characters"),
     "NUL": (turn(3, "a\x00b"), "text: contains the NUL character"),
     "lone surrogate": (turn(3, "a\ud800b"), "text: contains half of a surrogate pair"),
-    "NaN": (b'{"tree":"t","id":"x","text":"x","score":NaN}', "record: is not JSON: NaN"),
+    "NaN": (b'{"tree":"t","id":"x","text":"x","score":NaN}', "metadata.score: nan is no JSON number"),
     "no UTF-8": (b'{"tree":"t","id":"x","text":"\xff"}', "record: is not UTF-8: byte 0xff"),
     "9 MB line": (b'{"tree":"t","id":"x","text":"' + b"x" * 9_000_000 + b'"}', "record: has 9,000,031 bytes"),
     "deep nesting": (b"[" * 50_000, "record: is nested too deeply"),
