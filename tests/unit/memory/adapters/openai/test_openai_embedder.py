@@ -158,9 +158,7 @@ async def test_outages_are_tried_again_a_bounded_number_of_times(server: FakeOpe
 
 
 @pytest.mark.parametrize(("status", "hint"), [(401, "OPENAI_API_KEY"), (403, "OPENAI_API_KEY"), (404, "OPENAI_BASE_URL")])
-async def test_a_wrong_setting_is_not_waited_for_and_says_what_to_check(
-    server: FakeOpenAIServer, status: int, hint: str
-) -> None:
+async def test_a_wrong_setting_is_not_waited_for_and_says_what_to_check(server: FakeOpenAIServer, status: int, hint: str) -> None:
     server.fail_next("status", status=status)
     with pytest.raises(SettingError, match=hint):
         await embedder(server).embed(["a"])
