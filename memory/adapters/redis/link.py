@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from inspect import signature
 from typing import Any, Self, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
@@ -79,6 +80,12 @@ class Link:
     async def command(self, *words: Argument) -> Any:
         """Run one command; it must be harmless to run it twice."""
         return await self._patiently(str(words[0]), lambda _: self._client.execute_command(*words))
+
+    async def commands(self, key: str, commands: Sequence[Sequence[Argument]]) -> list[Any]:
+        """Run commands on the server that has `key`, one after the other on one connection; harmless to run twice."""
+        if not commands:
+            return []
+        return await self._patiently(str(commands[0][0]), lambda _: self._on_one_connection(key, *commands))
 
     async def script(
         self, name: str, keys: Sequence[str], *arguments: Argument, again: Sequence[Argument] | None = None, replicas: int = 0
@@ -214,6 +221,9 @@ def _client(settings: RedisSettings) -> Redis | RedisCluster:
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,
     }
+    # Else each new connection reads the library's version from its package, which takes longer than connecting.
+    nameless = ("driver_info",) if "driver_info" in signature(Redis).parameters else ("lib_name", "lib_version")
+    common |= dict.fromkeys(nameless)
     parts = urlsplit(settings.url)
     if settings.cluster:
         url = settings.url.replace("+cluster", "", 1)

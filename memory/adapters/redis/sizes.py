@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,4 +45,5 @@ async def _usage(link: Link, keys: Sequence[str]) -> list[int]:
 
 
 async def _all(link: Link, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
-    return await asyncio.gather(*(link.command(*command) for command in commands))
+    """All keys are one tree's: one server, one round trip."""
+    return await link.commands(str(commands[0][2 if commands[0][0] == "MEMORY" else 1]), commands) if commands else []
