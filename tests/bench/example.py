@@ -8,12 +8,13 @@ from pathlib import Path
 
 from memory.records import Turn, parse
 
+DATA_VARIABLE = "BANYAN_BENCH_DATA"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "data"
 
 
 def data_folder() -> Path | None:
     """The folder of data sets, or None."""
-    name = os.environ.get("BANYAN_BENCH_DATA")
+    name = os.environ.get(DATA_VARIABLE)
     return Path(name) if name else None
 
 

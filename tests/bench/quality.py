@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from tests.bench.example import data_folder
+from tests.bench.example import DATA_VARIABLE, data_folder
 
 PASSAGES = ("hotpotqa", "musique", "twowiki")
 
@@ -16,7 +17,8 @@ PASSAGES = ("hotpotqa", "musique", "twowiki")
 def evaluate(form: str, folder: Path) -> dict[str, Any]:
     """The last line of `banyan eval … --json`."""
     command = [sys.executable, "-m", "streams.cli", "eval", form, str(folder), "--json"]
-    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    environment = {name: value for name, value in os.environ.items() if name != DATA_VARIABLE}
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     answer: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
     return answer
 
