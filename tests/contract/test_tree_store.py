@@ -269,6 +269,8 @@ async def test_seen_comes_before_stale(store: TreeStore) -> None:
     ("changes", "culprits"),
     [
         (insert("z", expects=[expect("s", version=2)]), {"s"}),
+        (insert("z", expects=[expect("a", version=-1)]), {"a"}),
+        (insert("z", expects=[expect("a", version=1, routing=-1)]), {"a"}),
         (insert("z", expects=[expect("s", routing=1)]), {"s"}),
         (insert("z", expects=[expect(ROOT, routing=3), expect("s", version=9), expect("a", routing=9)]), {"s", "a"}),
         (insert("z", expects=[expect("nobody")]), {"nobody"}),

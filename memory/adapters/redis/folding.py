@@ -32,7 +32,7 @@ class Request(msgspec.Struct):
     receipts: list[msgspec.Raw]
     """Of the events, without their numbers."""
     expects: list[int]
-    """Node, version or -1, routing or -1, …"""
+    """Node, version or false, routing or false, …"""
     contradictions: list[int]
     """Nodes that cannot be as the set wants them, whatever the store has."""
     present: list[int]
@@ -150,8 +150,8 @@ class _Folding:
             for expected in changes.expects
             for number in (
                 self._demand(expected.node).number,
-                -1 if expected.version is None else expected.version,
-                -1 if expected.routing is None else expected.routing,
+                expected.version is not None and expected.version,
+                expected.routing is not None and expected.routing,
             )
         ]
         given = [step.vector for step in changes.steps if isinstance(step, Create | Rewrite)]

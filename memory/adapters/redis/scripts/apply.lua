@@ -87,7 +87,7 @@ for _, index in ipairs(request.summaries) do
 end
 for index = 1, #request.expects, 3 do
   local row, version, routing = rows[request.expects[index]], request.expects[index + 1], request.expects[index + 2]
-  if not row or (version >= 0 and version ~= row[4]) or (routing >= 0 and routing ~= row[5]) then misfit(request.expects[index]) end
+  if not row or (version and version ~= row[4]) or (routing and routing ~= row[5]) then misfit(request.expects[index]) end
 end
 for index = 1, #request.parents, 2 do
   local row = rows[request.parents[index]]

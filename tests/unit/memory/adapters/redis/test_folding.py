@@ -123,4 +123,4 @@ def test_what_contradicts_the_contract_is_refused(broken: ChangeSet) -> None:
 def test_expectations_keep_their_order_and_none_is_no_number() -> None:
     request, names, _ = asked(insert("z", expects=[expect("p", version=0), expect(ROOT, routing=3)]))
     p, root = places(names, "p", ROOT)
-    assert request["expects"] == [p, 0, -1, root, -1, 3]
+    assert request["expects"] == [p, 0, False, root, False, 3]
