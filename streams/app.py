@@ -51,10 +51,13 @@ def make_app(role: Role, runtime: Runtime[Any]) -> Any:
     from streams.workers import summaries  # noqa: PLC0415
 
     class App(faust.App):  # type: ignore[misc]  # untyped here
-        """Without the folders that Faust makes for tables, which there are none of."""
+        """Without the folders that Faust makes for tables, which there are none of; with every partition sought."""
 
         def _create_directories(self) -> None:
             pass
+
+        def _new_consumer(self) -> Any:
+            return _seeking_all(super()._new_consumer())
 
     settings = runtime.settings
     kafka = settings.kafka
@@ -81,6 +84,28 @@ def make_app(role: Role, runtime: Runtime[Any]) -> Any:
     else:
         summaries.register(app, runtime)
     return app
+
+
+def _seeking_all(consumer: Any) -> Any:
+    """
+    Have the consumer seek every partition it was assigned, also those without a committed offset.
+
+    What was fetched while the group shared its partitions anew is dropped by Faust, which relies on seeking back to the committed
+    offsets. aiokafka does that only where the offset is above 0: in a partition of which nothing was committed yet, what was
+    dropped would be passed over, and the next acknowledgement would commit past it.
+    """
+    seek_to_committed = consumer.seek_to_committed
+
+    async def seek_all() -> Any:
+        offsets = await seek_to_committed()
+        unsought = [partition for partition, offset in offsets.items() if not offset or offset < 0]
+        if unsought:
+            for partition, offset in (await consumer.earliest_offsets(*unsought)).items():
+                await consumer._seek(partition, offset)  # noqa: SLF001  # `seek` would also forget what was read
+        return offsets
+
+    consumer.seek_to_committed = seek_all
+    return consumer
 
 
 def _from_environment(role: Role) -> Any:

@@ -1,0 +1,39 @@
+"""The Faust app: what it must not leave to Faust."""
+
+from __future__ import annotations
+
+from streams.app import _seeking_all
+
+Partition = tuple[str, int]
+
+
+class FakeConsumer:
+    """Knows committed offsets and earliest ones."""
+
+    def __init__(self, committed: dict[Partition, int | None]) -> None:
+        self.committed = committed
+        self.sought: dict[Partition, int] = {}
+
+    async def seek_to_committed(self) -> dict[Partition, int | None]:
+        # As aiokafka does it.
+        self.sought.update({partition: offset for partition, offset in self.committed.items() if offset and offset > 0})
+        return self.committed
+
+    async def earliest_offsets(self, *partitions: Partition) -> dict[Partition, int]:
+        return {partition: 10 + partition[1] for partition in partitions}
+
+    async def _seek(self, partition: Partition, offset: int) -> None:
+        self.sought[partition] = offset
+
+
+async def test_partitions_without_a_committed_offset_are_sought_too() -> None:
+    offsets = {("t", 0): 25, ("t", 1): None, ("t", 2): 0, ("t", 3): -1}
+    consumer = _seeking_all(FakeConsumer(offsets))
+    assert await consumer.seek_to_committed() == offsets
+    assert consumer.sought == {("t", 0): 25, ("t", 1): 11, ("t", 2): 12, ("t", 3): 13}
+
+
+async def test_nothing_else_is_asked_when_all_have_one() -> None:
+    consumer = _seeking_all(FakeConsumer({("t", 0): 25}))
+    await consumer.seek_to_committed()
+    assert consumer.sought == {("t", 0): 25}
