@@ -216,6 +216,24 @@ async def test_sharers_do_not_overtake_who_waits_to_be_alone(acquire: Acquire, l
     assert (await late).token > (await alone).token
 
 
+async def test_who_waits_to_be_alone_does_not_overtake_who_waits_to_share(
+    acquire: Acquire, leases: PathLeases, elapse: Elapse
+) -> None:
+    holder = await acquire("", "b")
+    early = asyncio.create_task(acquire("a", "b", wait=100))
+    await elapse(0.1)
+    late = asyncio.create_task(acquire("", "a", wait=100))
+    await elapse(0.1)
+    assert not late.done(), "though nobody holds it yet"
+    await leases.release(holder)
+    await elapse(0.1)
+    assert early.done()
+    assert not late.done()
+    await leases.release(await early)
+    await elapse(0.1)
+    assert (await late).token > (await early).token
+
+
 @pytest.mark.parametrize("gone", ["cancelled", "out of time"])
 async def test_when_a_waiter_goes_away_those_behind_it_move_up(
     acquire: Acquire, leases: PathLeases, elapse: Elapse, gone: str
