@@ -9,6 +9,7 @@ from datetime import timedelta
 import structlog
 
 from memory.adapters.embedded.clock import SystemClock
+from memory.adapters.embedded.extractive import ExtractiveSummarizer
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.ports.jobs import SummaryJob
 from memory.ports.summarizer import Summarizer
@@ -135,8 +136,11 @@ async def open_summarizing(settings: Settings, *, summarizer: Summarizer | None 
         parts.push_async_callback(producer.stop)
         dead = DeadLetters(producer, topics(settings.kafka).dead_letters.name, clock)
         retry = Retry(clock, _log)
+        # Waiting for more contributions pays where calls are paid for.
+        free = isinstance(summarizer, ExtractiveSummarizer)
+        linger = 0.0 if free else settings.memory.summaries.linger.total_seconds()
         jobs = TakenJobs(
-            InProcessSummaryJobs(clock),
+            InProcessSummaryJobs(clock, linger=linger),
             room=settings.worker.jobs_max,
             before=lambda: retry("sending dead letters", dead.flush),
             clock=clock,

@@ -6,6 +6,7 @@ Order is kept within a key, so that everything of one conversation or one source
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from aiokafka.admin import AIOKafkaAdminClient
 
 TOPICS_MISSING_HINT = "`banyan topics create` makes them"
+SPREAD_LIMIT = 10.0  # seconds
+_SPREAD_EVERY = 0.1  # seconds
 _EXISTS = 36
 _UNKNOWN = 3
 
@@ -142,6 +145,11 @@ async def create(admin: AIOKafkaAdminClient, wanted: Sequence[Topic], settings: 
             _check((await admin.create_topics(new)).topic_errors, allowed=_EXISTS)
         if few:
             _check((await admin.create_partitions(few)).topic_errors)
+    for _ in range(round(SPREAD_LIMIT / _SPREAD_EVERY) if new or few else 0):
+        # What one broker made the others, and this client's metadata, learn a moment later.
+        if all(state.partitions >= settings.partitions for state in await describe(admin, wanted, settings, address)):
+            break
+        await asyncio.sleep(_SPREAD_EVERY)
     return [
         Created(
             name=topic.name,
