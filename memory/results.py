@@ -74,7 +74,7 @@ class Hit:
     source: Source | None
     """Of a leaf."""
     sources: tuple[EventId, ...]
-    """Event ids this text was made from: one for a leaf, up to 100 of those below a summary."""
+    """Event ids this text was made from: one for a leaf, up to 20 of those below a summary."""
     path: tuple[Crumb, ...]
     descendants: int
     pending: int

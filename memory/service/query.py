@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -27,7 +28,7 @@ from memory.tree.provisional import without_phrases
 
 Grouping = Literal["none", "conversation", "document"]
 
-SOURCES_MAX = 100
+SOURCES_MAX = 20
 """Event ids that a summary's hit names."""
 GROUP_WIDTH = 10
 """Leaves ranked for each group wanted."""
@@ -171,12 +172,14 @@ class Query:
 
     async def _hits(self, tree: TreeId, ranked: Sequence[Ranked], nodes: Mapping[NodeId, Node]) -> tuple[Hit, ...]:
         ancestors = await self._ancestors(tree, [nodes[found.node] for found in ranked])
+        summaries = [found.node for found in ranked if nodes[found.node].item is None]
+        below = dict(zip(summaries, await asyncio.gather(*(self._sources(tree, node) for node in summaries)), strict=True))
         hits = []
         for found in ranked:
             node = nodes[found.node]
             item = node.item
             path = [Crumb(id=above.id, text=above.text) for above in _path(node, ancestors)]
-            sources = (item.event_id,) if item is not None else await self._sources(tree, node.id)
+            sources = (item.event_id,) if item is not None else below[node.id]
             hits.append(
                 Hit(
                     id=node.id,
@@ -217,7 +220,7 @@ class Query:
         while level and len(events) < SOURCES_MAX:
             below: list[NodeId] = []
             for parent in level:
-                for child in await self._store.children(tree, parent, limit=SOURCES_MAX):
+                for child in await self._store.children(tree, parent, limit=SOURCES_MAX - len(events)):
                     if child.item is not None:
                         events[child.item.event_id] = None
                     else:
