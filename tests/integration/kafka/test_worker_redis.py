@@ -25,7 +25,7 @@ from tests.integration.kafka.workers import LIMIT, Workers, send, turns
 UNSETTLED = "BANYAN_TEST_UNSETTLED"
 pytestmark = [
     pytest.mark.slow,
-    # Two workers killed in turn on one tree did not always end within the limit; whether the workers or the limit is at fault is open.
+    # Two workers killed in turn on one tree did not always end within the limit; whether they or the limit is at fault is open.
     pytest.mark.skipif(not os.environ.get(UNSETTLED), reason=f"not settled yet: set {UNSETTLED}=1 to run it"),
 ]
 
