@@ -48,6 +48,7 @@ def make_app(role: Role, runtime: Runtime[Any]) -> Any:
     import faust  # noqa: PLC0415  # an optional extra, and half a second
 
     from streams.agents import documents, turns  # noqa: PLC0415
+    from streams.security import faust_credentials  # noqa: PLC0415
     from streams.workers import summaries  # noqa: PLC0415
 
     class App(faust.App):  # type: ignore[misc]  # untyped here
@@ -66,6 +67,7 @@ def make_app(role: Role, runtime: Runtime[Any]) -> Any:
         f"{kafka.prefix}-{role}",
         broker=[f"kafka://{address.strip()}" for address in settings.broker.split(",")],
         consumer_group_instance_id=f"{kafka.instance}-{role}" if kafka.instance else None,
+        broker_credentials=faust_credentials(kafka),
         broker_session_timeout=session,
         broker_heartbeat_interval=session / HEARTBEATS_PER_SESSION,
         broker_max_poll_interval=MAX_POLL_INTERVAL,

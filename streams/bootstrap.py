@@ -39,19 +39,45 @@ async def open_memory(
         BanyanError: as `memory.open_local` says.
     """
     from memory.local import open_local  # noqa: PLC0415  # brings numpy
-    from memory.tree.thresholds import MemTreeParameters  # noqa: PLC0415
 
-    tree = settings.tree
+    if settings.store_is_redis and not temporary and path is None:
+        return await _shared_memory(settings, summaries=summaries and not read_only)
     return await open_local(
         None if temporary else path or settings.store_path,
         embedder=await open_embedder(settings),
         summarizer=open_summarizer(settings),
         settings=settings.memory,
-        structure=tree.structure,
-        parameters=MemTreeParameters(base=tree.theta_base, rate=tree.theta_rate, depth_max=tree.depth_max).as_mapping(),
+        structure=settings.tree.structure,
+        parameters=_parameters(settings),
         summaries=summaries,
         read_only=read_only,
     )
+
+
+async def _shared_memory(settings: Settings, *, summaries: bool) -> LocalMemory:
+    from memory.local import open_shared  # noqa: PLC0415
+
+    # The model first: it takes the longest, and needs no connection to be given back when it cannot be had.
+    embedder, summarizer = await open_embedder(settings), open_summarizer(settings)
+    backend = await open_backend(settings)
+    return await open_shared(
+        backend.store,
+        backend.leases,
+        embedder=embedder,
+        summarizer=summarizer,
+        release=backend.close,
+        settings=settings.memory,
+        structure=settings.tree.structure,
+        parameters=_parameters(settings),
+        summaries=summaries,
+    )
+
+
+def _parameters(settings: Settings) -> Mapping[str, float]:
+    from memory.tree.thresholds import MemTreeParameters  # noqa: PLC0415
+
+    tree = settings.tree
+    return MemTreeParameters(base=tree.theta_base, rate=tree.theta_rate, depth_max=tree.depth_max).as_mapping()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +103,12 @@ async def open_backend(settings: Settings) -> Backend:
 
 async def _redis_backend(settings: Settings) -> Backend:
     try:
-        from memory.adapters.redis import Link, RedisPathLeases, RedisSettings, RedisTreeStore  # noqa: PLC0415  # an optional extra
+        from memory.adapters.redis import Link, RedisPathLeases, RedisTreeStore  # noqa: PLC0415  # an optional extra
     except ModuleNotFoundError as error:
         raise SettingError("store: Redis needs the extra redis: pip install 'banyan-memory[redis]'") from error
-    link = await Link.open(RedisSettings(url=settings.store))
+    from streams.redis_options import redis_settings  # noqa: PLC0415
+
+    link = await Link.open(redis_settings(settings))
     return Backend(RedisTreeStore(link), RedisPathLeases(link), link.close)
 
 

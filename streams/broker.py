@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from memory.errors import PermanentError, SettingError, TransientError
 from streams.events import RECORD_BYTES_MAX
+from streams.security import client_options
+from streams.settings import KafkaSettings, Settings
 
 if TYPE_CHECKING:
     from aiokafka.admin import AIOKafkaAdminClient
@@ -17,6 +20,30 @@ MESSAGE_BYTES_MAX = RECORD_BYTES_MAX + 65_536
 """Longest message of a topic of records: the longest record, its key and headers."""
 DEAD_LETTER_BYTES_MAX = MESSAGE_BYTES_MAX * 3 // 2
 """A dead letter carries such a message in base64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where Kafka is, and how to be let in."""
+
+    address: str
+    """Brokers to ask first, `host:port`, several with commas."""
+    kafka: KafkaSettings = field(default_factory=KafkaSettings)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Broker:
+        """The one that the settings name."""
+        return cls(settings.broker, settings.kafka)
+
+    def client_options(self) -> dict[str, Any]:
+        """
+        What every client of aiokafka is given.
+
+        Raises:
+            SettingError: the settings of the connection contradict one another, or name a file that cannot be used.
+        """
+        servers = [each.strip() for each in self.address.split(",")]
+        return {"bootstrap_servers": servers, **client_options(self.kafka)}
 
 
 class BrokerUnavailableError(TransientError):
@@ -65,17 +92,20 @@ def translated(address: str) -> Iterator[None]:
         raise BrokerUnavailableError(f"Kafka at {address}: {_said(error)}") from error
 
 
-async def open_admin(address: str) -> AIOKafkaAdminClient:
+async def open_admin(broker: Broker) -> AIOKafkaAdminClient:
     """
     A connected administration client; the caller closes it.
 
     Raises:
         BrokerUnavailableError: nobody answers there.
+        BrokerRefusedError: it does not let us in.
+        SettingError: the address or the security settings cannot be used.
     """
     from aiokafka.admin import AIOKafkaAdminClient  # noqa: PLC0415
 
-    with translated(address):
-        admin = AIOKafkaAdminClient(bootstrap_servers=address.split(","), request_timeout_ms=10_000)
+    options = broker.client_options()
+    with translated(broker.address):
+        admin = AIOKafkaAdminClient(**options, request_timeout_ms=10_000)
         try:
             await admin.start()
         except BaseException:

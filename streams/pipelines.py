@@ -11,6 +11,7 @@ import structlog
 from memory.adapters.embedded.clock import SystemClock
 from memory.adapters.embedded.extractive import ExtractiveSummarizer
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
+from memory.ports.embedder import Embedder
 from memory.ports.jobs import SummaryJob
 from memory.ports.summarizer import Summarizer
 from memory.service.ingest import Ingest
@@ -19,6 +20,7 @@ from memory.service.views import Views
 from memory.tree.thresholds import MemTreeParameters
 from streams.agents.batches import Batches
 from streams.bootstrap import open_backend, open_embedder, open_summarizer
+from streams.broker import Broker
 from streams.dead_letters import DeadLetters
 from streams.job_topic import JobTopic
 from streams.producing import Producer
@@ -66,13 +68,16 @@ class Summarizing:
         await self.parts.aclose()
 
 
-async def open_ingesting(settings: Settings, *, jobs: type[JobTopic] = JobTopic) -> Ingesting:
+async def open_ingesting(
+    settings: Settings, *, jobs: type[JobTopic] = JobTopic, embedder: Embedder | None = None
+) -> Ingesting:
     """
     The parts of `banyan worker ingest`.
 
     Args:
         settings: in force.
         jobs: what carries summary jobs to their topic.
+        embedder: instead of the one that the settings name.
 
     Raises:
         BanyanError: a setting, the store, a model or the broker cannot be used.
@@ -81,9 +86,9 @@ async def open_ingesting(settings: Settings, *, jobs: type[JobTopic] = JobTopic)
         clock = SystemClock()
         backend = await open_backend(settings)
         parts.push_async_callback(backend.close)
-        embedder = await open_embedder(settings)
+        embedder = embedder or await open_embedder(settings)
         parts.push_async_callback(embedder.close)
-        producer = await Producer(settings.broker).start()
+        producer = await Producer(Broker.of(settings)).start()
         parts.push_async_callback(producer.stop)
         names = topics(settings.kafka)
         job_topic = jobs(producer, names.summaries.name)
@@ -132,7 +137,7 @@ async def open_summarizing(settings: Settings, *, summarizer: Summarizer | None 
         parts.push_async_callback(embedder.close)
         summarizer = summarizer or open_summarizer(settings)
         parts.push_async_callback(summarizer.close)
-        producer = await Producer(settings.broker).start()
+        producer = await Producer(Broker.of(settings)).start()
         parts.push_async_callback(producer.stop)
         dead = DeadLetters(producer, topics(settings.kafka).dead_letters.name, clock)
         retry = Retry(clock, _log)

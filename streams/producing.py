@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from memory.errors import BanyanError
-from streams.broker import DEAD_LETTER_BYTES_MAX, translated
+from streams.broker import DEAD_LETTER_BYTES_MAX, Broker, translated
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
@@ -43,11 +43,12 @@ class Producer:
     Sends messages to Kafka.
 
     Args:
-        address: brokers to ask first, `host:port`, several with commas.
+        broker: where Kafka is.
     """
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._address = broker.address
         self._producer: AIOKafkaProducer | None = None
         self._broken = False
         """The broker does not know this producer's sequence any more: only a new one can go on."""
@@ -58,12 +59,15 @@ class Producer:
 
         Raises:
             BrokerUnavailableError: nobody answers there.
+            BrokerRefusedError: it does not let us in.
+            SettingError: the address or the security settings cannot be used.
         """
         from aiokafka import AIOKafkaProducer  # noqa: PLC0415  # an optional extra
 
+        options = self._broker.client_options()
         with translated(self._address):
             producer = AIOKafkaProducer(
-                bootstrap_servers=self._address.split(","),
+                **options,
                 enable_idempotence=True,
                 acks="all",
                 linger_ms=_LINGER_MS,

@@ -18,7 +18,7 @@ from typing import Any
 import structlog
 
 from streams.app import MAX_POLL_INTERVAL, Role, make_app, make_runtime
-from streams.broker import BrokerUnavailableError, need_kafka, open_admin
+from streams.broker import Broker, BrokerUnavailableError, need_kafka, open_admin
 from streams.liveness import EX_TEMPFAIL, Watchdog
 from streams.log_limits import limit_logs
 from streams.runtime import Runtime
@@ -74,7 +74,7 @@ async def _start(role: Role, runtime: Runtime[Any]) -> None:
     said = False
     while True:
         try:
-            admin = await open_admin(settings.broker)
+            admin = await open_admin(Broker.of(settings))
             try:
                 await require(admin, names, settings.broker)
             finally:

@@ -76,6 +76,42 @@ class KafkaSettings:
     different for every worker."""
     session_timeout: timedelta = timedelta(seconds=10)
     """After how long without a heartbeat a worker's partitions go to the others."""
+    security_protocol: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = "plaintext"
+    """How connections are secured, Kafka's names: `ssl` encrypts, `sasl_…` shows a user and a password."""
+    sasl_mechanism: Literal["plain", "scram-sha-256", "scram-sha-512"] = "scram-sha-512"
+    """How the password is shown. `plain` sends it as it is: only over `sasl_ssl`."""
+    user: str | None = None
+    password: Secret | None = None
+    ca_file: Path | None = None
+    """PEM file of the authorities that the broker's certificate is checked against; without it the system's."""
+    certificate_file: Path | None = None
+    """PEM file with this client's certificate, where the broker asks for one."""
+    key_file: Path | None = None
+    """PEM file with the certificate's key, without a passphrase; without it the certificate's file has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisOptions:
+    """How Redis is used, where the store is there; the address is the store's."""
+
+    prefix: str = "banyan"
+    """What every key begins with."""
+    user: str | None = None
+    """Instead of one in the address."""
+    password: Secret | None = None
+    """Instead of one in the address."""
+    connections_max: int = 64
+    """Connections of one process to one server, 1 to 10,000; further calls wait."""
+    timeout: timedelta = timedelta(seconds=5)
+    """How long one answer may take before its connection is given up."""
+    patience: timedelta = timedelta(seconds=5)
+    """How long one call is tried again while Redis is away; workers go on asking after that."""
+    wait_replicas: int = 0
+    """Replicas that must have received a commit before it is acknowledged, 0 to 16."""
+    wait: timedelta = timedelta(seconds=1)
+    """How long to wait for those replicas."""
+    leases_bind: bool = True
+    """Whether a commit is refused while another's lease has a node whose children it changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +170,7 @@ class Settings:
     tree: TreeSettings = field(default_factory=TreeSettings)
     openai: OpenAISettings = field(default_factory=OpenAISettings)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
+    redis: RedisOptions = field(default_factory=RedisOptions)
     worker: WorkerSettings = field(default_factory=WorkerSettings)
     log: LogSettings = field(default_factory=LogSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
@@ -184,7 +221,7 @@ class Loaded:
 
 
 _TABLES = {"tree": "", "memory": "", "openai": "openai_", "log": "log_", "ingest": "ingest_", "summaries": "summaries_"}
-_TABLES |= {"retrieval": "retrieval_", "kafka": "kafka_", "worker": "worker_"}
+_TABLES |= {"retrieval": "retrieval_", "kafka": "kafka_", "redis": "redis_", "worker": "worker_"}
 _VARIABLES = {"openai_api_key": "OPENAI_API_KEY", "openai_base_url": "OPENAI_BASE_URL"}
 _SECONDS = 86_400.0
 _BOUNDS: dict[str, tuple[float, float]] = {
@@ -196,6 +233,11 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "kafka_replication": (1, 10),
     "kafka_retention": (60, 3_650 * _SECONDS),
     "kafka_session_timeout": (1, 300),
+    "redis_connections_max": (1, 10_000),
+    "redis_timeout": (0.1, 300),
+    "redis_patience": (0, 3_600),
+    "redis_wait_replicas": (0, 16),
+    "redis_wait": (0.001, 300),
     "worker_batch_records": (1, 10_000),
     "worker_batch_wait": (0.001, 10),
     "worker_jobs_max": (1, 100_000),
@@ -348,7 +390,7 @@ def _store_path(url: str) -> Path:
     if not separator:
         raise SettingError(f"store: {url!r} has no scheme; write {_STORE_SCHEME}{url} (BANYAN_STORE, or store in {CONFIG_FILE})")
     if scheme in _REDIS_SCHEMES:
-        raise SettingError(f"store: this command reads {_STORE_SCHEME} only; {scheme}:// is for `banyan worker` so far")
+        raise SettingError(f"store: {scheme}:// is no file, and a file is asked for here; write {_STORE_SCHEME}PATH")
     if scheme != "sqlite":
         raise SettingError(
             f"store: {scheme}:// is not supported by this version; {_STORE_SCHEME}PATH is, e.g. {_STORE_SCHEME}banyan.db"

@@ -52,7 +52,7 @@ async def produce(files: Sequence[str], tree: str | None, session: Session) -> i
     """
     inputs = open_inputs(files)
     session.load()
-    from streams.broker import need_kafka, open_admin  # noqa: PLC0415
+    from streams.broker import Broker, need_kafka, open_admin  # noqa: PLC0415
     from streams.producing import Producer  # noqa: PLC0415  # brings numpy
     from streams.topics import require, topics  # noqa: PLC0415
 
@@ -63,13 +63,13 @@ async def produce(files: Sequence[str], tree: str | None, session: Session) -> i
         tree_id(tree)
     settings = session.settings
     names = topics(settings.kafka)
-    admin = await open_admin(settings.broker)
+    admin = await open_admin(Broker.of(settings))
     try:
         await require(admin, [names.turns.name, names.documents.name], settings.broker)
     finally:
         await admin.close()
     with Interrupts(session.output, _STOPPING) as interrupts:
-        producer = await Producer(settings.broker).start()
+        producer = await Producer(Broker.of(settings)).start()
         try:
             sending = _Sending(session, producer, names)
             await sending.run(inputs, tree=tree, stop=interrupts.stop)

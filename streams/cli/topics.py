@@ -39,11 +39,11 @@ async def create(partitions: str | None, replication: str | None, session: Sessi
     """
     session.load(kafka_partitions=partitions, kafka_replication=replication)
     from streams import topics as kafka  # noqa: PLC0415
-    from streams.broker import need_kafka, open_admin  # noqa: PLC0415
+    from streams.broker import Broker, need_kafka, open_admin  # noqa: PLC0415
 
     need_kafka()
     settings = session.settings
-    admin = await open_admin(settings.broker)
+    admin = await open_admin(Broker.of(settings))
     try:
         done = await kafka.create(admin, kafka.topics(settings.kafka).all, settings.kafka, settings.broker)
     finally:
@@ -67,12 +67,12 @@ async def describe(session: Session) -> int:
     """Show the topics as they are, and where that is not what the settings say. Exit code 1 when one is missing."""
     session.load()
     from streams import topics as kafka  # noqa: PLC0415
-    from streams.broker import need_kafka, open_admin  # noqa: PLC0415
+    from streams.broker import Broker, need_kafka, open_admin  # noqa: PLC0415
 
     need_kafka()
     settings = session.settings
     wanted = kafka.topics(settings.kafka).all
-    admin = await open_admin(settings.broker)
+    admin = await open_admin(Broker.of(settings))
     try:
         states = await kafka.describe(admin, wanted, settings.kafka, settings.broker)
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streams.broker import BrokerUnavailableError
+from streams.broker import Broker, BrokerUnavailableError
 from streams.producing import Message, Producer
 
 
@@ -17,7 +17,7 @@ class FakeProducer(Producer):
     """
 
     def __init__(self, failures: int = 0) -> None:
-        super().__init__("nowhere:0")
+        super().__init__(Broker("nowhere:0"))
         self.failures = failures
         self.sent: list[Message] = []
 

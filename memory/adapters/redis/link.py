@@ -7,7 +7,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import signature
 from typing import Any, Self, TypeVar
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from redis.asyncio import ConnectionPool, Redis, RedisCluster
 from redis.asyncio.retry import Retry
@@ -234,7 +234,8 @@ def _client(settings: RedisSettings) -> Redis | RedisCluster:
         hosts = [host.rpartition(":") for host in parts.netloc.rpartition("@")[2].split(",")]
         sentinels = [(name or port, int(port) if name else 26379) for name, _, port in hosts]
         given = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        options: dict[str, Any] = {"username": parts.username, "password": parts.password, "db": int(given.get("db", 0))}
+        user, password = (each and unquote(each) for each in (parts.username, parts.password))
+        options: dict[str, Any] = {"username": user, "password": password, "db": int(given.get("db", 0))}
         sentinel = Sentinel(sentinels, sentinel_kwargs=common, **common)  # type: ignore[no-untyped-call]
         master: Redis = sentinel.master_for(parts.path.strip("/"), max_connections=pool_size, **options)
         return master

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streams.broker import open_admin
+from streams.broker import Broker, open_admin
 from streams.settings import Settings, load
 from streams.topics import create, topics
 from tests.conftest import served
@@ -81,7 +81,7 @@ def variables(broker: str, folder: Path) -> dict[str, str]:
 
 async def install(settings: Settings) -> None:
     """Make the topics."""
-    admin = await open_admin(settings.broker)
+    admin = await open_admin(Broker.of(settings))
     try:
         await create(admin, topics(settings.kafka).all, settings.kafka, settings.broker)
     finally:

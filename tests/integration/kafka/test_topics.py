@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memory.records import Document, Turn
-from streams.broker import BrokerRefusedError, open_admin
+from streams.broker import Broker, BrokerRefusedError, open_admin
 from streams.events import decode
 from streams.settings import Settings
 from streams.topics import create, describe, topics
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 async def test_create_is_idempotent_grows_and_never_shrinks(settings: Settings) -> None:
     wanted = topics(settings.kafka).all
-    admin = await open_admin(settings.broker)
+    admin = await open_admin(Broker.of(settings))
     try:
         for partitions, before, after in ((2, 0, 2), (2, 2, 2), (5, 2, 5), (3, 5, 5)):
             asked = replace(settings.kafka, partitions=partitions)

@@ -21,6 +21,7 @@ from memory.errors import StoreDamagedError
 from memory.local import LocalMemory, open_local
 from memory.records import Record, Turn
 from streams.bootstrap import store_file
+from streams.broker import Broker
 from streams.events import encode
 from streams.producing import Message, Producer
 from streams.settings import Settings
@@ -124,7 +125,7 @@ def turns(count: int, *, tree: str = "t", conversations: int = 5, first: int = 0
 async def send(settings: Settings, records: Sequence[Record]) -> None:
     """Put records on their topics."""
     names = topics(settings.kafka)
-    producer = await Producer(settings.broker).start()
+    producer = await Producer(Broker.of(settings)).start()
     try:
         await producer.send(
             Message(
@@ -140,7 +141,7 @@ async def send(settings: Settings, records: Sequence[Record]) -> None:
 
 async def send_raw(settings: Settings, topic: str, *values: bytes | None, key: bytes | None = None) -> None:
     """Put anything on a topic."""
-    producer = await Producer(settings.broker).start()
+    producer = await Producer(Broker.of(settings)).start()
     try:
         await producer.send(Message(topic=topic, value=value, key=key) for value in values)
     finally:
