@@ -98,6 +98,10 @@ class LeaseLostError(TransientError):
     """The lease expired or was taken over; nothing was written with it."""
 
 
+class ClaimBusyError(TransientError):
+    """Another worker is summarizing the node."""
+
+
 class EmbedderError(TransientError):
     """The embedding model could not be reached or refused for now (429, 5xx, time-out)."""
 

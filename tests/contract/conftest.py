@@ -11,14 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from memory.adapters.embedded.claims import InProcessClaims
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.adapters.embedded.leases import InProcessLeases
 from memory.adapters.embedded.store import SqliteTreeStore
-from memory.adapters.redis import Link, RedisPathLeases, RedisSettings, RedisTreeStore
+from memory.adapters.redis import Link, RedisNodeClaims, RedisPathLeases, RedisSettings, RedisTreeStore
+from memory.ports.claims import NodeClaims
 from memory.ports.jobs import SummaryJobs
 from memory.ports.leases import PathLeases
 from memory.ports.store import TreeStore
 from tests.fakes.clock import FakeClock
+from tests.fakes.scaled_claims import ScaledClaims
 from tests.fakes.scaled_leases import ScaledLeases
 from tests.servers.redis import RedisServer
 
@@ -34,6 +37,7 @@ class Family:
 
     store: TreeStore
     leases: PathLeases
+    claims: NodeClaims
     jobs: SummaryJobs | None
     """None where the family has no queue of its own."""
     elapse: Elapse
@@ -45,7 +49,7 @@ async def embedded(request: pytest.FixtureRequest, folder: Path) -> AsyncIterato
     clock = FakeClock()
     leases = InProcessLeases(clock)
     store = await SqliteTreeStore.open(folder / "banyan.db", leases=leases)
-    yield Family(store=store, leases=leases, jobs=InProcessSummaryJobs(clock), elapse=clock.advance)
+    yield Family(store=store, leases=leases, claims=InProcessClaims(clock), jobs=InProcessSummaryJobs(clock), elapse=clock.advance)
     await store.close()
 
 
@@ -55,6 +59,7 @@ async def on_redis(url: str) -> AsyncIterator[Family]:
     yield Family(
         store=RedisTreeStore(link),
         leases=ScaledLeases(RedisPathLeases(link), SECOND),
+        claims=ScaledClaims(RedisNodeClaims(link), SECOND),
         jobs=None,
         elapse=lambda seconds: asyncio.sleep(seconds * SECOND),
     )

@@ -106,6 +106,15 @@ class TreeKeys:
         """With a waiter's name added: list that wakes the waiter."""
         return self.base + "lu:"
 
+    def claim(self, node: NodeId) -> str:
+        """String: token of the claim on a node that is being summarized; ends by itself."""
+        return f"{self.base}u:{node}"
+
+    @property
+    def failures(self) -> str:
+        """Hash, node to what is known of its failed summaries."""
+        return self.base + "f"
+
     def whole(self) -> Iterable[str]:
         """The keys that exist once a tree and grow with it."""
         return (self.identity, self.state, self.nodes, self.content, self.order, self.events, self.log, self.dirty)
