@@ -29,6 +29,7 @@ from memory.retrieval.text import embedded_text
 from memory.service.chunking import items
 from memory.service.embedding import check_model, embed
 from memory.service.finishing import finished
+from memory.service.stages import Stages
 from memory.service.views import Views
 from memory.settings import IngestSettings
 from memory.structures import registry
@@ -65,6 +66,8 @@ class IngestCounters:
     """Commits that had to be planned again."""
     leased: int = 0
     """Commits that were planned under a lease."""
+    contributions: int = 0
+    """Leaves that came to wait at summaries, counted at each of them."""
 
 
 class Ingest:
@@ -103,6 +106,8 @@ class Ingest:
         self.counters = IngestCounters()
         self.on_wait: Callable[[EmbedderError, float], None] | None = None
         """Called before each wait, in seconds, for an embedding model that is away."""
+        self.stages = Stages(clock)
+        """`embed`, `plan`, `lease` (the wait for one), `commit`."""
 
     async def ensure_tree(self, tree: TreeId) -> Structure:
         """
@@ -209,7 +214,8 @@ class Ingest:
         end = self._clock.monotonic() + self._settings.embedder_patience.total_seconds()
         for attempt in itertools.count():
             try:
-                return await embed(self._embedder, texts)
+                with self.stages("embed"):
+                    return await embed(self._embedder, texts)
             except EmbedderError as error:
                 wait = max(error.retry_after or 0.0, min(2.0**attempt, EMBEDDER_WAIT_MAX))
                 if self._clock.monotonic() + wait > end:
@@ -262,7 +268,8 @@ class Ingest:
         """
         if (seen := await self._seen(tree, view, events)) is not None:
             return seen, ()
-        plan: Plan | None = structure.plan(view, insertions)
+        with self.stages("plan"):
+            plan: Plan | None = structure.plan(view, insertions)
         assert plan is not None
         lease = await self._lease(tree, plan) if leased else None
         try:
@@ -270,7 +277,10 @@ class Ingest:
                 plan = await self._revalidated(tree, view, plan, structure, insertions, events)
             if plan is None:
                 return None, ()
-            return await self._commit(tree, view, plan, events, lease), plan.summaries
+            outcome = await self._commit(tree, view, plan, events, lease)
+            if isinstance(outcome, Applied):
+                self.counters.contributions += sum(len(step.nodes) for step in plan.steps if isinstance(step, Grow))
+            return outcome, plan.summaries
         finally:
             if lease is not None:
                 await self._leases.release(lease)
@@ -322,7 +332,8 @@ class Ingest:
         changes = ChangeSet(tree=tree, steps=steps, expects=plan.expects, events=events, at=self._clock.now())
         # A cancelled caller must not leave it open whether the commit happened, nor let go of the lease before.
         try:
-            outcome = await finished(self._store.apply(changes, lease=lease))
+            with self.stages("commit"):
+                outcome = await finished(self._store.apply(changes, lease=lease))
         except LeaseLostError:
             # This process was stopped, or slow, for longer than the lease lasts: others went on, and so does it.
             outcome = None
@@ -343,13 +354,14 @@ class Ingest:
         changed |= {step.old_parent for step in plan.steps if isinstance(step, Move)}
         path = {expectation.node for expectation in plan.expects}
         try:
-            lease = await self._leases.acquire(
-                tree,
-                shared=sorted(path - changed),
-                exclusive=sorted(changed - made),
-                ttl=self._settings.lease_ttl,
-                wait=self._settings.lease_wait,
-            )
+            with self.stages("lease"):
+                lease = await self._leases.acquire(
+                    tree,
+                    shared=sorted(path - changed),
+                    exclusive=sorted(changed - made),
+                    ttl=self._settings.lease_ttl,
+                    wait=self._settings.lease_wait,
+                )
         except LeaseBusyError:
             return None
         self.counters.leased += 1

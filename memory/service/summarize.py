@@ -35,6 +35,7 @@ from memory.ports.store import Applied, Seen, Stale, TreeStore
 from memory.ports.summarizer import Summarizer, Summary, SummaryRequest, within_budget
 from memory.retrieval.text import attributed_text
 from memory.service.embedding import embed
+from memory.service.stages import Stages
 from memory.settings import SummarySettings
 from memory.tree.similarity import merge_means
 
@@ -64,6 +65,8 @@ class SummaryCounts:
     done: int = 0
     """Jobs that ended with an up-to-date node."""
     written: int = 0
+    covered: int = 0
+    """Leaves folded into summaries, counted at each of them."""
     failed: int = 0
     """Attempts that failed, each counted."""
     given_up: int = 0
@@ -72,6 +75,8 @@ class SummaryCounts:
     tokens_in: int = 0
     tokens_out: int = 0
     last_error: str = ""
+    away: TransientError | None = None
+    """What the pool waits for, from the first attempt that failed for it to the next that did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,8 @@ class _Work:
     covered: int
     means: tuple[tuple[Vector, float, int], ...]
     through: Mark
+    leaves: int
+    """That wait and are taken in."""
     left: bool
 
 
@@ -113,6 +120,8 @@ class Summarize:
         self.clock = clock
         self._settings = settings
         self.counts = SummaryCounts()
+        self.stages = Stages(clock)
+        """`read`, `model`, `embed`, `write`."""
 
     async def refresh(self, tree: TreeId, node: NodeId) -> JobOutcome:
         """
@@ -121,10 +130,11 @@ class Summarize:
         Raises:
             SummarizerError, SummarizerAnswerError, EmbedderError: the old text stays, the contributions too.
         """
-        found = (await self._store.nodes(tree, [node], vectors=True)).get(node)
-        if found is None or found.kind is not NodeKind.SUMMARY or found.pending == 0:
-            return JobOutcome.FRESH
-        work = await self._work(tree, found)
+        with self.stages("read"):
+            found = (await self._store.nodes(tree, [node], vectors=True)).get(node)
+            if found is None or found.kind is not NodeKind.SUMMARY or found.pending == 0:
+                return JobOutcome.FRESH
+            work = await self._work(tree, found)
         if work is None:
             return JobOutcome.FRESH
         assert found.parent is not None
@@ -132,10 +142,12 @@ class Summarize:
         changes = ChangeSet(
             tree=tree, steps=(rewrite,), expects=(Expectation(node=node, version=found.version),), at=self.clock.now()
         )
-        outcome = await self._apply(changes, found.parent)
+        with self.stages("write"):
+            outcome = await self._apply(changes, found.parent)
         if not isinstance(outcome, Applied):
             return JobOutcome.CHANGED
         self.counts.written += 1
+        self.counts.covered += work.leaves
         return JobOutcome.MORE if work.left else JobOutcome.WRITTEN
 
     async def _rewrite(self, node: Node, parent: NodeId, work: _Work) -> Rewrite:
@@ -143,7 +155,8 @@ class Summarize:
         summary = await self._ask(request)
         vector, cohesion = merge_means(work.means)
         if self._summarizer.vector_from_text:
-            [vector] = await embed(self._embedder, [summary.text])
+            with self.stages("embed"):
+                [vector] = await embed(self._embedder, [summary.text])
         return Rewrite(
             node=node.id,
             parent=parent,
@@ -192,8 +205,8 @@ class Summarize:
         left = count < len(present) or node.pending > len(waiting)
         if texts and left and (folded := await self._folded(tree, node)) is not None:
             everything = (*before, *((leaf.vector, 1.0, 1) for _, leaf in present if leaf.vector is not None))
-            return _Work(folded, "", 0, everything, waiting[-1].mark, left=node.pending > len(waiting))
-        return _Work(tuple(texts[:count]), existing, covered, means, through, left)
+            return _Work(folded, "", 0, everything, waiting[-1].mark, len(present), left=node.pending > len(waiting))
+        return _Work(tuple(texts[:count]), existing, covered, means, through, count, left)
 
     async def _folded(self, tree: TreeId, node: Node) -> tuple[str, ...] | None:
         """The children's texts, when more waits than the budget holds and all children are up to date and fit it."""
@@ -205,8 +218,9 @@ class Summarize:
 
     async def _ask(self, request: SummaryRequest) -> Summary:
         try:
-            async with asyncio.timeout(self._settings.time_limit.total_seconds()):
-                summary = await self._summarizer.summarize(request)
+            with self.stages("model"):
+                async with asyncio.timeout(self._settings.time_limit.total_seconds()):
+                    summary = await self._summarizer.summarize(request)
         except TimeoutError as error:
             seconds = self._settings.time_limit.total_seconds()
             raise SummarizerError(f"{self._summarizer.name} did not answer within {seconds:g} s") from error
@@ -319,6 +333,7 @@ class SummaryPool:
         except Exception as error:  # noqa: BLE001  # one node's failure must never end a worker
             await self._failed(job, error)
         else:
+            self.counts.away = None
             self.counts.done += 1
             await self._jobs.done(job)
 
@@ -329,6 +344,8 @@ class SummaryPool:
     async def _failed(self, job: SummaryJob, error: Exception) -> None:
         self._count(error)
         away = isinstance(error, TransientError) and not isinstance(error, SummarizerAnswerError)
+        if isinstance(error, TransientError) and away:
+            self.counts.away = error
         # A model that is away is waited for without limit: an outage pauses, it never drops. A node whose answers are unusable
         # is given up after a budget, or it would be paid for without end.
         if not away and (isinstance(error, PermanentError) or job.attempt + 1 >= self._settings.attempts_max):
