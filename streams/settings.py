@@ -130,6 +130,11 @@ class WorkerSettings:
     """How long a worker that is started waits for the broker."""
     stall: timedelta = timedelta(minutes=5)
     """How long records may wait while nothing is in hand before the worker ends, to be started again."""
+    dead_letters_max: float = 0.8
+    """Greatest share of the last records that may become dead letters, 0 to 1; above it the worker ends, since then it is likely
+    not the records that are wrong. 1 never ends it."""
+    dead_letters_window: int = 1_000
+    """Records that are looked back on for that, 10 to 1,000,000; from a tenth of them on it is judged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +145,16 @@ class LogSettings:
     """Least severe message that is shown."""
     format: Literal["auto", "console", "json"] = "auto"
     """`console` for people, `json` for machines; `auto` is console on a terminal, else JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSettings:
+    """The port on which a worker shows its metrics and its health."""
+
+    port: int | None = None
+    """Where `/metrics`, `/healthz` and `/readyz` are, 0 to 65,535; 0 takes a free one, and the log says which. Without it none."""
+    host: str = "127.0.0.1"
+    """Address to listen on. There is no authentication: 0.0.0.0 belongs behind a firewall or into a container."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +188,9 @@ class Settings:
     redis: RedisOptions = field(default_factory=RedisOptions)
     worker: WorkerSettings = field(default_factory=WorkerSettings)
     log: LogSettings = field(default_factory=LogSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    tracing: bool = False
+    """Whether traces are sent, where the standard variables `OTEL_…` say."""
     memory: MemorySettings = field(default_factory=MemorySettings)
 
     @property
@@ -221,7 +239,7 @@ class Loaded:
 
 
 _TABLES = {"tree": "", "memory": "", "openai": "openai_", "log": "log_", "ingest": "ingest_", "summaries": "summaries_"}
-_TABLES |= {"retrieval": "retrieval_", "kafka": "kafka_", "redis": "redis_", "worker": "worker_"}
+_TABLES |= {"retrieval": "retrieval_", "kafka": "kafka_", "redis": "redis_", "worker": "worker_", "metrics": "metrics_"}
 _VARIABLES = {"openai_api_key": "OPENAI_API_KEY", "openai_base_url": "OPENAI_BASE_URL"}
 _SECONDS = 86_400.0
 _BOUNDS: dict[str, tuple[float, float]] = {
@@ -244,6 +262,9 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "worker_grace": (0, 3_600),
     "worker_patience": (0, _SECONDS),
     "worker_stall": (1, _SECONDS),
+    "worker_dead_letters_max": (0, 1),
+    "worker_dead_letters_window": (10, 1_000_000),
+    "metrics_port": (0, 65_535),
     "theta_base": (0.01, 0.99),
     "theta_rate": (0, 5),
     "depth_max": (1, 64),
