@@ -60,12 +60,14 @@ class LocalMemory:
         parts: the use cases, and what they work on.
         settings: limits.
         closing: what is released on closing, after the work has ended.
+        index_behind: whether the index follows what is written here at once, so that the first query need not wait for it.
     """
 
-    def __init__(self, parts: Parts, *, settings: MemorySettings, closing: AsyncExitStack) -> None:
+    def __init__(self, parts: Parts, *, settings: MemorySettings, closing: AsyncExitStack, index_behind: bool = True) -> None:
         self._parts = parts
         self._settings = settings
         self._closing = closing
+        self._index_behind = index_behind
         self._closed = False
         self._indexing: dict[TreeId, asyncio.Task[int]] = {}
 
@@ -140,8 +142,9 @@ class LocalMemory:
 
     def _after(self, on_batch: Callable[[Sequence[EventResult]], None] | None) -> Callable[[Sequence[EventResult]], None]:
         def after(results: Sequence[EventResult]) -> None:
-            for tree in {result.tree for result in results}:
-                self._index_soon(tree)
+            if self._index_behind:
+                for tree in {result.tree for result in results}:
+                    self._index_soon(tree)
             if on_batch is not None:
                 on_batch(results)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -126,6 +126,56 @@ async def open_local(
     return memory
 
 
+async def open_shared(
+    store: TreeStore,
+    leases: PathLeases,
+    *,
+    embedder: Embedder,
+    summarizer: Summarizer,
+    release: Callable[[], Awaitable[None]],
+    settings: MemorySettings | None = None,
+    structure: str = "memtree",
+    parameters: Mapping[str, float] | None = None,
+    summaries: bool = True,
+) -> LocalMemory:
+    """
+    Open a memory over a store that other machines use too, with its own search index in this process's memory.
+
+    The index is made from the change log when a tree is first searched, and follows it from then on: a tree of 100,000 nodes is
+    read whole once a process.
+
+    Everything is as for `open_local`, but for the store and its leases, which are of all processes, and `release`, which gives back
+    what they hold and is called at the end.
+
+    Raises:
+        StoreUnavailableError: the store cannot be reached.
+    """
+    settings = settings or MemorySettings()
+    closing = AsyncExitStack()
+    async with AsyncExitStack() as undo:
+        undo.push_async_callback(release)
+        index = await EmbeddedNodeIndex.open(None, tokenize=terms)
+        undo.push_async_callback(index.close)
+        parts = _assemble(
+            store=store,
+            leases=leases,
+            index=index,
+            embedder=embedder,
+            summarizer=summarizer,
+            clock=SystemClock(),
+            settings=settings,
+            structure=structure,
+            parameters=parameters,
+        )
+        memory = LocalMemory(parts, settings=settings, closing=closing, index_behind=False)
+        if summaries:
+            await memory.start_summaries()
+        closing.push_async_exit(undo.pop_all())
+        for model in (summarizer, embedder):
+            closing.push_async_callback(model.close)
+    return memory
+
+
 def _assemble(
     *,
     store: TreeStore,
@@ -198,4 +248,4 @@ def _files(path: Path) -> tuple[Path, Path]:
     return path / STORE_FILE, path / INDEX_FILE
 
 
-__all__ = ["IngestTotals", "LocalMemory", "open_local"]
+__all__ = ["IngestTotals", "LocalMemory", "open_local", "open_shared"]

@@ -14,6 +14,7 @@ import click
 
 from memory.errors import TreeNotFoundError
 from streams.cli.console import Output
+from streams.setting_values import show_value
 from streams.settings import Loaded, Settings, load
 
 if TYPE_CHECKING:
@@ -97,18 +98,23 @@ class Session:
         from streams.bootstrap import open_memory, store_file  # noqa: PLC0415  # brings numpy and the model's runtime
 
         self.load(**options)
-        file = store_file(self.settings)
-        if mode != "write" and not file.exists():
-            raise TreeNotFoundError(
-                f"there is no store at {file} yet; `banyan ingest` makes one, --store or BANYAN_STORE names another"
-            )
-        read_only = mode == "look" or (mode == "search" and not _writable(file))
+        read_only = mode == "look"
+        if self.settings.store_is_redis:
+            place = str(show_value(self.settings.store))
+        else:
+            file = store_file(self.settings)
+            place = str(file)
+            if mode != "write" and not file.exists():
+                raise TreeNotFoundError(
+                    f"there is no store at {file} yet; `banyan ingest` makes one, --store or BANYAN_STORE names another"
+                )
+            read_only |= mode == "search" and not _writable(file)
         memory = await open_memory(self.settings, summaries=summaries, read_only=read_only)
         try:
             yield memory
         except TreeNotFoundError as error:
             names = [info.id for info in await memory.trees()]
-            raise TreeNotFoundError(f"{error} at {file}; {_there_is(names)}") from error
+            raise TreeNotFoundError(f"{error} at {place}; {_there_is(names)}") from error
         finally:
             await memory.close()
 
