@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memory.model import TreeId
-from memory.ports.index import IndexQuery, NodeIndex
+from memory.ports.index import Candidates, IndexQuery, NodeIndex
 from memory.retrieval.strategy import Question, Ranked, Ranking, Strategy
 
 
@@ -27,11 +27,12 @@ class Collapsed(Strategy):
         """See `Strategy.rank`."""
         query = IndexQuery(vector=question.vector, terms="", dense_k=question.k, lexical_k=0, scope=question.scope)
         answer = await self._index.search(TreeId(question.tree), query)
-        best = sorted(answer.found, key=lambda candidate: (-candidate.dense, candidate.node))
+        found = Candidates.of(answer.found)
+        best = sorted(zip((-found.dense).tolist(), found.nodes, strict=True))
         ranked = tuple(
-            Ranked(node=found.node, score=found.dense, parts={"dense": found.dense} if question.explain else {})
-            for found in best[: question.k]
-            if found.dense >= self._cosine_min
+            Ranked(node=node, score=-negated, parts={"dense": -negated} if question.explain else {})
+            for negated, node in best[: question.k]
+            if -negated >= self._cosine_min
         )
-        trace = (f"{len(answer.found)} nearest nodes, {len(ranked)} of them with a cosine of at least {self._cosine_min:g}",)
+        trace = (f"{len(found)} nearest nodes, {len(ranked)} of them with a cosine of at least {self._cosine_min:g}",)
         return Ranking(ranked=ranked, seq=answer.seq, trace=trace if question.explain else ())

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from memory.model import Node, NodeId, NodeKind, TreeId, Vector
-from memory.ports.index import Candidate, IndexAnswer, IndexQuery, NodeIndex, Scope
+from memory.ports.index import Candidates, IndexAnswer, IndexQuery, NodeIndex, Scope
 from memory.retrieval.hints import date_hints, named_speakers, without_names
 from memory.retrieval.ranking import Hints, Recipe, Scoring
 from memory.retrieval.strategy import Question, Ranked, Ranking, Strategy
@@ -20,6 +20,9 @@ MENTIONS_AMONG = 20
 """Best candidates among which the documents whose mentions are followed are looked for."""
 TITLED_PER_SOURCE = 10
 """Documents that one text's mentions lead to, rarest titles first."""
+
+SPEAKERS_MAX = 256
+"""Speakers of a tree that a question is compared with one by one; of a tree with more, only those whom its words lead to."""
 
 Embed = Callable[[str], Awaitable[Vector]]
 """A query text to (d,) float32 of unit length."""
@@ -72,25 +75,27 @@ class Hybrid(Strategy):
             scope=question.scope,
         )
         trace: list[str] = []
-        speakers = await self._named(question.tree, query) if self._embed is not None else frozenset()
+        speakers, all_known = await self._named(question.tree, query)
         bare = without_names(question.text, speakers) if speakers else ""
         if bare and self._embed is not None:
             query = replace(query, vector=_mixed(await self._embed(bare), recipe.nameless_weight, question.vector))
             trace.append(f"named: {', '.join(sorted(speakers))}; also asked as {bare!r}")
         answer = await self._index.search(question.tree, query)
-        speakers |= named_speakers(question.text, (candidate.speaker for candidate in answer.found))
+        found = Candidates.of(answer.found)
+        if not all_known:
+            speakers |= named_speakers(question.text, found.speakers)
         hints = Hints(speakers=speakers, dates=date_hints(question.text))
         if hints.dates:
             trace.append(f"dates: {', '.join(str(hint) for hint in hints.dates)}")
-        trace.append(f"{len(answer.found)} candidates, {len(answer.around)} turns around them")
-        scoring = Scoring(answer.found, answer.around, hints=hints, recipe=recipe)
+        trace.append(f"{len(found)} candidates, {len(answer.around)} turns around them")
+        scoring = Scoring(found, answer.around, hints=hints, recipe=recipe)
         # Documents are what titles lead to; a memory of conversations alone is not asked for any.
-        if any(_is_document(candidate) for candidate in answer.found):
+        if any(_is_document(found, place) for place in range(len(found))):
             scoring = await self._follow_titles(question, query, answer, hints, scoring, trace)
-        best = scoring.best(question.k, may_answer=lambda candidate: _may_answer(candidate, question.scope))
+        best = scoring.best(question.k, around=_may_answer(question.scope))
         ranked = tuple(
             Ranked(
-                node=scoring.candidates[index].node,
+                node=scoring.candidates.nodes[index],
                 score=float(scoring.scores[index]),
                 parts=scoring.parts(index) if question.explain else {},
             )
@@ -98,11 +103,21 @@ class Hybrid(Strategy):
         )
         return Ranking(ranked=ranked, seq=answer.seq, trace=tuple(trace) if question.explain else ())
 
-    async def _named(self, tree: TreeId, query: IndexQuery) -> frozenset[str]:
-        """Speakers whom the question names: their own turns carry their names, so that words alone lead to some of them."""
+    async def _named(self, tree: TreeId, query: IndexQuery) -> tuple[frozenset[str], bool]:
+        """
+        Speakers whom the question names, and whether these are all.
+
+        Of a tree with very many speakers only those are looked at who said what the question's words lead to: their own turns carry
+        their names.
+        """
+        speakers = await self._index.speakers(tree, limit=SPEAKERS_MAX + 1)
+        if len(speakers) <= SPEAKERS_MAX:
+            return named_speakers(query.terms, speakers), True
+        if self._embed is None:
+            return frozenset(), False
         by_words = replace(query, dense_k=0, lexical_k=self._recipe.candidates, spread=0)
         found = (await self._index.search(tree, by_words)).found
-        return named_speakers(query.terms, (candidate.speaker for candidate in found))
+        return named_speakers(query.terms, Candidates.of(found).speakers), False
 
     async def _follow_titles(
         self, question: Question, query: IndexQuery, answer: IndexAnswer, hints: Hints, scoring: Scoring, trace: list[str]
@@ -114,11 +129,11 @@ class Hybrid(Strategy):
         if bonus:
             trace.append(f"the question names the titles of {len(bonus)} documents")
             scoring = await self._rescored(question.tree, query, answer, hints, bonus)
-        best = scoring.best(MENTIONS_AMONG, may_answer=lambda _: False)
+        best = scoring.best(MENTIONS_AMONG, around=False)
         sources = [
-            (scoring.candidates[index].node, float(scoring.scores[index]))
+            (scoring.candidates.nodes[index], float(scoring.scores[index]))
             for index in best
-            if _is_document(scoring.candidates[index])
+            if _is_document(scoring.candidates, index)
         ][: recipe.mention_sources]
         if self._reader is None or not sources or not recipe.mention_bonus:
             return scoring
@@ -140,15 +155,16 @@ class Hybrid(Strategy):
         if not terms:
             return []
         by_title = replace(query, terms=terms, dense_k=0, lexical_k=TITLED_PER_SOURCE, spread=0)
-        return [candidate.node for candidate in (await self._index.search(tree, by_title)).found]
+        return list(Candidates.of((await self._index.search(tree, by_title)).found).nodes)
 
     async def _rescored(
         self, tree: TreeId, query: IndexQuery, answer: IndexAnswer, hints: Hints, bonus: Mapping[NodeId, float]
     ) -> Scoring:
-        known = {candidate.node for candidate in answer.found}
+        known = set(Candidates.of(answer.found).nodes)
         missing = [node for node in bonus if node not in known]
-        added = await self._index.score(tree, query, missing) if missing else []
-        around = [candidate for candidate in answer.around if candidate.node not in bonus]
+        added = await self._index.score(tree, query, missing) if missing else ()
+        beside = Candidates.of(answer.around)
+        around = beside.take([place for place, node in enumerate(beside.nodes) if node not in bonus])
         return Scoring(answer.found, around, added=added, hints=hints, recipe=self._recipe, bonus=bonus)
 
 
@@ -168,10 +184,11 @@ def _mentions(node: Node | None) -> dict[str, None]:
     return keys
 
 
-def _is_document(candidate: Candidate) -> bool:
-    return candidate.kind is NodeKind.LEAF and (candidate.sequence is None or candidate.sequence.startswith("d:"))
+def _is_document(candidates: Candidates, place: int) -> bool:
+    sequence = candidates.sequences[place]
+    return bool(candidates.leaves[place]) and (sequence is None or sequence.startswith("d:"))
 
 
-def _may_answer(candidate: Candidate, scope: Scope) -> bool:
-    """Whether a neighbour that lent its score may itself be a hit: only where the scope cannot have left it out."""
-    return not scope.leaves_only and (scope.kinds is None or candidate.kind in scope.kinds)
+def _may_answer(scope: Scope) -> bool:
+    """Whether neighbours that lent their score may themselves be hits: only where the scope cannot have left leaves out."""
+    return not scope.leaves_only and (not scope.kinds or NodeKind.LEAF in scope.kinds)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from memory.model import NodeId, NodeKind
-from memory.ports.index import Candidate
+from memory.model import NodeId
+from memory.ports.index import Candidate, Candidates
 from memory.retrieval.fusion import Scores, scaled_dense, scaled_lexical, weighted
 from memory.retrieval.hints import DateHint
 from memory.retrieval.spreading import pooled
@@ -77,47 +77,40 @@ class Scoring:
         added: Sequence[Candidate] = (),
         bonus: Mapping[NodeId, float] | None = None,
     ) -> None:
-        self.candidates = [*found, *added, *around]
+        self.candidates = Candidates.joined(part for part in (found, added, around) if part) if found else Candidates.of(())
         self._recipe = recipe
         self._own = len(found) + len(added)
-        self._cosines = np.array([candidate.dense for candidate in self.candidates], np.float64)
-        self._bm25 = np.array([candidate.lexical for candidate in self.candidates], np.float64)
+        self._cosines = self.candidates.dense
         # The floor is a rank among what was found; neighbours come along with whatever cosine they have.
         self._dense = scaled_dense(self._cosines, floor_rank=recipe.candidates, ranked=len(found))
-        self._lexical = scaled_lexical(self._bm25)
+        self._lexical = scaled_lexical(self.candidates.lexical)
         self._fused = weighted(self._dense, self._lexical, dense_weight=recipe.dense_weight)
-        self._spread = pooled(
-            self._fused,
-            [candidate.sequence for candidate in self.candidates],
-            [candidate.position for candidate in self.candidates],
-            kernel=recipe.kernel,
-        )
+        self._spread = pooled(self._fused, self.candidates.sequences, self.candidates.positions, kernel=recipe.kernel)
         self._speaker = self._speaker_factors(hints)
         self._date = self._date_factors(hints)
         self._title = np.zeros(len(self.candidates))
         if bonus:
-            self._title[:] = [bonus.get(candidate.node, 0.0) for candidate in self.candidates]
-        self._kind = np.ones(len(self.candidates))
-        self._kind[[candidate.kind is NodeKind.SUMMARY for candidate in self.candidates]] = recipe.summary_factor
+            self._title[:] = [bonus.get(node, 0.0) for node in self.candidates.nodes]
+        self._kind = np.where(self.candidates.leaves, 1.0, recipe.summary_factor)
         self.scores: Scores = self._spread * self._kind * self._speaker * self._date + self._title
         """(n,) 0 or more, in the order of `candidates`."""
 
-    def best(self, k: int, *, may_answer: Callable[[Candidate], bool]) -> list[int]:
+    def best(self, k: int, *, around: bool) -> list[int]:
         """
         Indexes of the k best, best first; equal ones by cosine, then by node.
 
         Args:
             k: wanted.
-            may_answer: whether a neighbour that came along may itself be a hit.
+            around: whether neighbours that came along may themselves be hits.
         """
-        nodes = np.array([candidate.node for candidate in self.candidates])
-        best: list[int] = []
-        for index in np.lexsort((nodes, -self._cosines, -self.scores)).tolist():
-            if len(best) == k:
-                break
-            if index < self._own or may_answer(self.candidates[index]):
-                best.append(index)
-        return best
+        scores = self.scores if around else self.scores[: self._own]
+        if k < len(scores):
+            # All that equal the k-th are looked at, so that ties are broken as if everything were sorted.
+            places = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k]).tolist()
+        else:
+            places = list(range(len(scores)))
+        nodes, cosines = self.candidates.nodes, self._cosines
+        return sorted(places, key=lambda place: (-scores[place], -cosines[place], nodes[place]))[:k]
 
     def parts(self, index: int) -> dict[str, float]:
         """
@@ -128,7 +121,7 @@ class Scoring:
         weight = self._recipe.dense_weight
         return {
             "cosine": float(self._cosines[index]),
-            "bm25": float(self._bm25[index]),
+            "bm25": float(self.candidates.lexical[index]),
             "dense": float(weight * self._dense[index]),
             "lexical": float((1.0 - weight) * self._lexical[index]),
             "neighbours": float(self._spread[index] - self._fused[index]),
@@ -142,15 +135,12 @@ class Scoring:
         factors = np.ones(len(self.candidates))
         # A question that names two speakers does not say which of them said it.
         if len(hints.speakers) == 1:
-            factors[[candidate.speaker in hints.speakers for candidate in self.candidates]] = self._recipe.speaker_factor
+            factors[[speaker in hints.speakers for speaker in self.candidates.speakers]] = self._recipe.speaker_factor
         return factors
 
     def _date_factors(self, hints: Hints) -> Scores:
         factors = np.ones(len(self.candidates))
         if hints.dates:
-            named = [
-                candidate.at is not None and any(hint.matches(candidate.at) for hint in hints.dates)
-                for candidate in self.candidates
-            ]
+            named = [at is not None and any(hint.matches(at) for hint in hints.dates) for at in self.candidates.times.tolist()]
             factors[named] = self._recipe.date_factor
         return factors

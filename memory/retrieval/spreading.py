@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from memory.retrieval.fusion import Scores
 
@@ -12,7 +13,7 @@ _SEQUENCE_SPAN = 1 << 40
 """More places than a sequence has, by far."""
 
 
-def pooled(scores: Scores, sequences: Sequence[str | None], positions: Sequence[int], *, kernel: Sequence[float]) -> Scores:
+def pooled(scores: Scores, sequences: Sequence[str | None], positions: ArrayLike, *, kernel: Sequence[float]) -> Scores:
     """
     Every score with its neighbours': the root of the kernel-weighted sum of squares.
 
@@ -21,7 +22,7 @@ def pooled(scores: Scores, sequences: Sequence[str | None], positions: Sequence[
     Args:
         scores: (n,) 0 or more.
         sequences: what each candidate has neighbours in; None when it has none.
-        positions: place in that sequence; neighbours differ by 1.
+        positions: (n,) integers, place in that sequence; neighbours differ by 1.
         kernel: weights of the neighbours at distance 1, 2, …, on both sides; the candidate's own is 1.
 
     Returns:
@@ -29,16 +30,11 @@ def pooled(scores: Scores, sequences: Sequence[str | None], positions: Sequence[
     """
     squares = scores**2
     total = squares.copy()
-    codes: dict[str, int] = {}
+    codes: dict[str | None, int] = {None: -1}
+    numbers = np.array([codes.setdefault(sequence, len(codes)) for sequence in sequences], np.int64)
     # Each place becomes one number, with gaps between sequences that no kernel reaches across.
-    keys = np.array(
-        [
-            -1 if sequence is None else codes.setdefault(sequence, len(codes)) * _SEQUENCE_SPAN + position
-            for sequence, position in zip(sequences, positions, strict=True)
-        ],
-        np.int64,
-    )
-    placed = np.argsort(keys)[np.count_nonzero(keys < 0) :]
+    keys = np.where(numbers < 0, np.int64(-1), numbers * _SEQUENCE_SPAN + np.asarray(positions, np.int64))
+    placed = np.argsort(keys)[np.count_nonzero(numbers < 0) :]
     ordered = keys[placed]
     for distance, weight in enumerate(kernel, start=1):
         later = np.searchsorted(ordered, ordered + distance)

@@ -266,7 +266,7 @@ async def test_scores_are_cosine_and_bm25_for_all_that_is_found(index: NodeIndex
     dense, lexical = plain.dense(query), plain.lexical(query)
     answer = await index.search(TREE, query)
     assert answer.around
-    for candidate in answer.found + answer.around:
+    for candidate in (*answer.found, *answer.around):
         assert candidate.dense == pytest.approx(dense[candidate.node], abs=2e-3)
         assert candidate.lexical == pytest.approx(lexical[candidate.node], rel=1e-4, abs=1e-6)
     least = sorted(lexical.values())[-30]
@@ -405,6 +405,31 @@ async def test_neighbours_come_also_from_outside_the_scope_and_only_from_the_sam
     assert (await index.search(TREE, replace(query, spread=0))).around == []
     first = await index.search(TREE, replace(query, scope=Scope(), dense_k=13))
     assert first.around == []
+
+
+# ------------------------------------------------------------------------------------------------------------- speakers
+
+
+async def test_the_speakers_are_those_of_the_leaves_that_are_there(index: NodeIndex) -> None:
+    assert await index.speakers(TREE, limit=9) == frozenset()
+    silent = replace(summary(4), speaker="Nobody")
+    said = [leaf(1, speaker="Ana"), leaf(2, speaker="Ben"), leaf(3), leaf(5, speaker="Cleo"), leaf(6, speaker="Ana"), silent]
+    await index.update(TREE, after=0, seq=1, upserts=said)
+    assert await index.speakers(TREE, limit=9) == {"Ana", "Ben", "Cleo"}
+    assert await index.speakers(OTHER, limit=9) == frozenset()
+    await index.update(TREE, after=1, seq=2, upserts=[leaf(2, speaker="Dan")], removes=[NodeId("n1"), NodeId("n5")])
+    assert await index.speakers(TREE, limit=9) == {"Ana", "Dan"}, "Ana is left with n6, Ben's leaf is Dan's, Cleo's is gone"
+    some = await index.speakers(TREE, limit=1)
+    assert len(some) == 1
+    assert some < {"Ana", "Dan"}
+
+
+async def test_the_speakers_of_many_updates_are_those_of_one(index: NodeIndex) -> None:
+    entries = clustered(300)
+    await fill(index, entries, batch=1)
+    assert await index.speakers(TREE, limit=9) == {"Ana", "Ben"}
+    await fill(index, [replace(entry, speaker=f"{entry.speaker} II") for entry in entries], batch=7)
+    assert await index.speakers(TREE, limit=9) == {"Ana II", "Ben II", "None II"}
 
 
 # ------------------------------------------------------------------------------------------- size, concurrency, processes

@@ -62,6 +62,9 @@ class MemoryIndex(NodeIndex):
             if (entry := index.entries.get(node)) is not None
         ]
 
+    async def speakers(self, tree: TreeId, *, limit: int) -> frozenset[str]:
+        return frozenset(self.trees.get(tree, PlainIndex()).speakers()[:limit])
+
     async def drop(self, tree: TreeId) -> None:
         self.trees.pop(tree, None)
         self.seqs.pop(tree, None)

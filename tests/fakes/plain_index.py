@@ -74,6 +74,11 @@ class PlainIndex:
         allowed = [node for node, entry in self.entries.items() if in_scope(entry, scope)]
         return sorted(allowed, key=lambda node: (-scores[node], node))[:k]
 
+    def speakers(self) -> list[str]:
+        """Who speaks in its leaves."""
+        leaves = (entry for entry in self.entries.values() if entry.kind is NodeKind.LEAF)
+        return sorted({entry.speaker for entry in leaves if entry.speaker is not None})
+
     def sequence(self, name: str) -> list[NodeId]:
         """Leaves of a sequence in their order."""
         start = datetime.min.replace(tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -111,7 +111,7 @@ def check(index: LoadedTree, plain: PlainIndex, query: IndexQuery) -> None:
     assert {candidate.node for candidate in around} == plain.around(nodes, query.spread)
 
 
-def assert_best(found: list[Candidate], score: str, expected: list[float]) -> None:
+def assert_best(found: Sequence[Candidate], score: str, expected: list[float]) -> None:
     scores = sorted((getattr(candidate, score) for candidate in found), reverse=True)
     assert scores[: len(expected)] == pytest.approx(expected, rel=1e-4, abs=1e-5)
 

@@ -19,13 +19,14 @@ from memory.adapters.embedded.index.lexical import Tokenize
 from memory.adapters.embedded.index.tree import LoadedTree
 from memory.model import NodeId, TreeId
 from memory.ports import index as ports
-from memory.ports.index import Candidate, IndexAnswer, IndexEntry, IndexQuery
+from memory.ports.index import Candidates, IndexAnswer, IndexEntry, IndexQuery
 
 FORMAT = 1
 """Of segments and tables; a file of another format is made anew."""
 PROBE = "Ana's 2 naïve cafés were running—not far from Łódź, on 2026-05-08! U.S. e-mails: 東京 don't"
 """What the tokenizer makes of this tells whether a file was made with the same tokenizer."""
 THREADS = 4
+NONE = Candidates.of(())
 SEGMENTS_UNTIDY = 100
 """A tree read from more segments is tidied, whoever left it so."""
 
@@ -103,8 +104,11 @@ class EmbeddedNodeIndex(ports.NodeIndex):
     async def search(self, tree: TreeId, query: IndexQuery) -> IndexAnswer:  # noqa: D102
         return await self._run(self._search, tree, query)
 
-    async def score(self, tree: TreeId, query: IndexQuery, nodes: Sequence[NodeId]) -> list[Candidate]:  # noqa: D102
+    async def score(self, tree: TreeId, query: IndexQuery, nodes: Sequence[NodeId]) -> Candidates:  # noqa: D102
         return await self._run(self._score, tree, query, nodes)
+
+    async def speakers(self, tree: TreeId, *, limit: int) -> frozenset[str]:  # noqa: D102
+        return await self._run(self._speakers, tree, limit)
 
     async def drop(self, tree: TreeId) -> None:  # noqa: D102
         await self._run(self._drop, tree)
@@ -145,15 +149,21 @@ class EmbeddedNodeIndex(ports.NodeIndex):
         with held.lock:
             loaded = self._current(tree, held)
             if loaded is None:
-                return IndexAnswer(seq=0, found=[], around=[])
+                return IndexAnswer(seq=0, found=NONE, around=NONE)
             found, around = loaded.search(query)
             return IndexAnswer(seq=loaded.seq, found=found, around=around)
 
-    def _score(self, tree: TreeId, query: IndexQuery, nodes: Sequence[NodeId]) -> list[Candidate]:
+    def _score(self, tree: TreeId, query: IndexQuery, nodes: Sequence[NodeId]) -> Candidates:
         held = self._held(tree)
         with held.lock:
             loaded = self._current(tree, held)
-            return [] if loaded is None else loaded.score(query, nodes)
+            return NONE if loaded is None else loaded.score(query, nodes)
+
+    def _speakers(self, tree: TreeId, limit: int) -> frozenset[str]:
+        held = self._held(tree)
+        with held.lock:
+            loaded = self._current(tree, held)
+            return frozenset() if loaded is None else loaded.speakers(limit)
 
     def _drop(self, tree: TreeId) -> None:
         self._file.drop(tree)

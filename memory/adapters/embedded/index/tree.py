@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from datetime import timedelta
+from itertools import islice
 from typing import cast
 
 import numpy as np
@@ -14,10 +15,10 @@ from numpy.typing import NDArray
 from memory.adapters.embedded.index import lexical, vectors
 from memory.adapters.embedded.index.columns import Column, Sequences
 from memory.adapters.embedded.index.ranking import Block, Mask, Ranking, Slots, by_block, top
-from memory.adapters.embedded.index.segment import EPOCH, NO_TIME, Segment, concatenate, grouped, microseconds, survivors
+from memory.adapters.embedded.index.segment import NO_TIME, Segment, concatenate, grouped, microseconds, survivors
 from memory.errors import QueryError
-from memory.model import EventId, Mark, NodeId, NodeKind
-from memory.ports.index import Candidate, IndexQuery, Scope
+from memory.model import EventId, NodeId, NodeKind
+from memory.ports.index import Candidates, IndexQuery, Scope
 
 MARGIN = 4.0
 """Rows get an exact score when their coarse one is at most so many standard errors below the k-th best coarse one."""
@@ -70,6 +71,8 @@ class LoadedTree:
         self._times: Column[np.int64] = Column(np.int64)
         self._lengths: Column[np.int32] = Column(np.int32)
         self._speakers = _LabelColumn()
+        self._speaking: Counter[int] = Counter()
+        """Leaves that are there, by their speaker's code."""
         self._sequences = _LabelColumn()
         self._order = Sequences(self._times, self._marks)
         self._blocks: list[Block] = []
@@ -113,6 +116,7 @@ class LoadedTree:
 
     def _kill(self, slots: Iterable[int | None]) -> None:
         lengths, sequences = self._lengths.values, self._sequences.codes.values
+        speakers, leaves = self._speakers.codes.values, self._leaves.values
         for slot in slots:
             if slot is None:
                 continue
@@ -120,6 +124,10 @@ class LoadedTree:
             self.dead += 1
             self._documents -= bool(lengths[slot])
             self._terms -= int(lengths[slot])
+            if leaves[slot] and (speaker := int(speakers[slot])) >= 0:
+                self._speaking[speaker] -= 1
+                if not self._speaking[speaker]:
+                    del self._speaking[speaker]
             if sequences[slot] >= 0:
                 self._order.remove(slot, int(sequences[slot]))
 
@@ -135,7 +143,9 @@ class LoadedTree:
         self._marks.extend(segment.marks)
         self._times.extend(segment.times)
         self._lengths.extend(segment.lengths)
-        self._speakers.extend(segment.speakers.codes, segment.speakers.values)
+        speakers = self._speakers.extend(segment.speakers.codes, segment.speakers.values)
+        spoken = np.unique(speakers[segment.leaves & (speakers >= 0)], return_counts=True)
+        self._speaking.update(dict(zip(spoken[0].tolist(), spoken[1].tolist(), strict=True)))
         codes = self._sequences.extend(segment.sequences.codes, segment.sequences.values)
         self._order.extend(base, np.where(segment.leaves, codes, np.int32(-1)))
         self._documents += int(np.count_nonzero(segment.lengths))
@@ -157,7 +167,11 @@ class LoadedTree:
 
     # ------------------------------------------------------------------------------------------------------------ search
 
-    def search(self, query: IndexQuery) -> tuple[list[Candidate], list[Candidate]]:
+    def speakers(self, limit: int) -> frozenset[str]:
+        """Who speaks in the leaves that are there, at most so many."""
+        return frozenset(name for code in islice(self._speaking, limit) if (name := self._speakers.names[code]) is not None)
+
+    def search(self, query: IndexQuery) -> tuple[Candidates, Candidates]:
         """What was found and what lies around it (`IndexAnswer`)."""
         vector = self._checked(query)
         allowed = self._allowed(query.scope)
@@ -167,12 +181,13 @@ class LoadedTree:
         by_vector = self._nearest(vector, query.dense_k, scan) if scan else by_words[:0]
         found = np.union1d(by_vector, by_words)
         around = self._neighbours(found, query.spread) if query.spread > 0 else found[:0]
-        return self._candidates(found, vector, words), self._candidates(around, vector, words)
+        return self._candidates(vector, words, found, around)
 
-    def score(self, query: IndexQuery, nodes: Iterable[NodeId]) -> list[Candidate]:
+    def score(self, query: IndexQuery, nodes: Iterable[NodeId]) -> Candidates:
         """Both scores of the nodes that are there."""
         known = [self._slots[node] for node in dict.fromkeys(nodes) if node in self._slots]
-        return self._candidates(np.array(sorted(known), np.intp), self._checked(query), self._ranking(query.terms))
+        slots = np.array(sorted(known), np.intp)
+        return self._candidates(self._checked(query), self._ranking(query.terms), slots, slots[:0])[0]
 
     def _checked(self, query: IndexQuery) -> NDArray[np.float32]:
         vector = np.ascontiguousarray(query.vector, np.float32)
@@ -268,39 +283,39 @@ class LoadedTree:
         near = self._order.around(found[inside], codes[inside], spread)
         return np.array(sorted(near.difference(found.tolist())), np.intp)
 
-    def _candidates(self, slots: Slots, vector: NDArray[np.float32], words: Ranking) -> list[Candidate]:
-        """Of ascending slots."""
-        codes, leaves = self._sequences.codes.values[slots], self._leaves.values[slots]
-        nodes, events, numbers = self._nodes, self._events, slots.tolist()
-        speakers, sequences = self._speakers.names, self._sequences.names
-        columns = zip(
-            [nodes[slot] for slot in numbers],
-            [events[slot] for slot in numbers],
-            leaves.tolist(),
-            self._marks.values[slots].tolist(),
-            [None if time == NO_TIME else EPOCH + timedelta(0, 0, time) for time in self._times.values[slots].tolist()],
-            [speakers[code] for code in self._speakers.codes.values[slots].tolist()],
-            [sequences[code] for code in codes.tolist()],
-            self._order.ranks(slots, np.where(leaves, codes, np.int32(-1))).tolist(),
-            np.clip(self._cosines(vector, slots), -1.0, 1.0).tolist(),
-            words.of(slots).tolist(),
-            strict=True,
+    def _candidates(
+        self, vector: NDArray[np.float32], words: Ranking, found: Slots, around: Slots
+    ) -> tuple[Candidates, Candidates]:
+        """Of two lists of ascending slots that have none in common."""
+        together = np.concatenate((found, around))
+        order = np.argsort(together, kind="stable")
+        slots = together[order]
+        dense, lexical_ = np.empty(len(slots)), np.empty(len(slots))
+        # One pass over the blocks for both: what a pass costs is their number, not that of the candidates.
+        dense[order] = np.clip(self._cosines(vector, slots), -1.0, 1.0)
+        lexical_[order] = words.of(slots)
+        split = len(found)
+        return (
+            self._columns(found, dense[:split], lexical_[:split]),
+            self._columns(around, dense[split:], lexical_[split:]),
         )
-        return [
-            Candidate(
-                node=cast("NodeId", node),
-                kind=NodeKind.LEAF if leaf else NodeKind.SUMMARY,
-                mark=cast("Mark", mark),
-                dense=dense,
-                lexical=lexical_,
-                event_id=cast("EventId | None", event),
-                sequence=sequence,
-                position=position,
-                speaker=speaker,
-                at=at,
-            )
-            for node, event, leaf, mark, at, speaker, sequence, position, dense, lexical_ in columns
-        ]
+
+    def _columns(self, slots: Slots, dense: NDArray[np.float64], lexical_: NDArray[np.float64]) -> Candidates:
+        codes, leaves, numbers = self._sequences.codes.values[slots], self._leaves.values[slots], slots.tolist()
+        nodes, events, speakers, sequences = self._nodes, self._events, self._speakers.names, self._sequences.names
+        return Candidates(
+            nodes=cast("list[NodeId]", [nodes[slot] for slot in numbers]),
+            leaves=leaves,
+            marks=self._marks.values[slots],
+            dense=dense,
+            lexical=lexical_,
+            event_ids=cast("list[EventId | None]", [events[slot] for slot in numbers]),
+            sequences=[sequences[code] for code in codes.tolist()],
+            positions=self._order.ranks(slots, np.where(leaves, codes, np.int32(-1))).astype(np.int64),
+            speakers=[speakers[code] for code in self._speakers.codes.values[slots].tolist()],
+            # NO_TIME is what numpy takes for no time.
+            times=self._times.values[slots].view("datetime64[us]"),
+        )
 
 
 @dataclass(frozen=True, slots=True)

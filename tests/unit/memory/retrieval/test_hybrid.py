@@ -123,6 +123,22 @@ async def test_a_named_speaker_is_left_out_of_the_vector_and_comes_first() -> No
     assert any("Ana" in line and "Did sail?" in line for line in ranking.trace)
 
 
+async def test_a_named_speaker_is_known_whose_turns_no_word_of_the_question_leads_to() -> None:
+    crowd = [turn(n, "Ben", "Ana, ana, ana.", 0, conversation=f"c{n}") for n in range(9)]
+    said = turn(20, "Ana", "A boat trip with many friends, all of them from the village by the river.", 1, conversation="b")
+    ranking = await ask([*crowd, said], "Did Ana sail?", 1, bare=towards(1), recipe=Recipe(candidates=3), k=3)
+    assert "Ana" in ranking.trace[0]
+
+
+async def test_of_very_many_speakers_the_one_named_is_found_by_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory.retrieval.hybrid.SPEAKERS_MAX", 2)
+    nodes = [turn(n, who, "A boat trip.", 1, conversation=f"c{n}") for n, who in enumerate(["Ben", "Ana", "Cleo", "Dan"])]
+    ranking = await ask(nodes, "Did Ana sail?", 0, bare=towards(1))
+    assert order(ranking)[0] == "n1"
+    assert "Did sail?" in ranking.trace[0]
+    assert order(await ask(nodes, "Did anybody sail?", 1))[0] == "n0"
+
+
 async def test_a_question_that_names_both_speakers_prefers_neither() -> None:
     ranking = await ask(TALK, "Did Ana and Ben take the ferry?", 4, bare=towards(4))
     assert {ranked.parts["speaker"] for ranked in ranking.ranked} == {1.0}

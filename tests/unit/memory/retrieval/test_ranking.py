@@ -65,8 +65,8 @@ def test_a_neighbour_lends_its_score_without_being_a_hit() -> None:
     around = [candidate("b", dense=0.9, sequence="c", position=4)]
     scoring = Scoring(found, around, hints=Hints(), recipe=Recipe())
     assert scores(scoring)["a"] > scores(Scoring(found, [], hints=Hints(), recipe=Recipe()))["a"]
-    assert [scoring.candidates[index].node for index in scoring.best(9, may_answer=lambda _: False)] == ["a", "z"]
-    assert [scoring.candidates[index].node for index in scoring.best(9, may_answer=lambda _: True)] == ["a", "b", "z"]
+    assert [scoring.candidates[index].node for index in scoring.best(9, around=False)] == ["a", "z"]
+    assert [scoring.candidates[index].node for index in scoring.best(9, around=True)] == ["a", "b", "z"]
 
 
 def test_hints_multiply() -> None:
@@ -87,8 +87,8 @@ def test_hints_multiply() -> None:
 def test_equal_ones_stand_by_cosine_then_by_node() -> None:
     found = [candidate(name, lexical=1.0, dense=dense) for name, dense in (("c", 0.1), ("a", 0.1), ("b", 0.2))]
     scoring = Scoring(found, [], hints=Hints(), recipe=Recipe(dense_weight=0.0))
-    assert [scoring.candidates[index].node for index in scoring.best(9, may_answer=lambda _: False)] == ["b", "a", "c"]
+    assert [scoring.candidates[index].node for index in scoring.best(9, around=False)] == ["b", "a", "c"]
 
 
 def test_no_candidates_are_no_answer() -> None:
-    assert Scoring([], [], hints=Hints(), recipe=Recipe()).best(5, may_answer=lambda _: True) == []
+    assert Scoring([], [], hints=Hints(), recipe=Recipe()).best(5, around=True) == []
