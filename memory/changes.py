@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.model import EventId, Item, Mark, NodeId, NodeKind, TreeId, Vector
+from memory.model import ATTRIBUTE_CHARACTERS_MAX, ATTRIBUTES_MAX, Attributes, EventId, Item, Mark, NodeId, NodeKind, TreeId, Vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,8 +18,9 @@ class Create:
     """
     A new node below `parent`. Bumps `parent`'s routing.
 
-    A summary starts with no descendants; `Grow` steps give it those. In a change set `text` and, for a leaf, `item` are given;
-    in a change log they are left out (text "", item None).
+    A summary starts with no descendants; `Grow` steps give it those. One that is put above a node that is there (`above`, followed
+    by the `Move` of that node) starts with that node's descendants and contributions instead: it covers what the other covers.
+    In a change set `text` and, for a leaf, `item` are given; in a change log they are left out (text "", item None).
     """
 
     id: NodeId
@@ -29,6 +32,9 @@ class Create:
     provisional: bool = False
     text: str = ""
     item: Item | None = None
+    attributes: Attributes = field(default_factory=dict)
+    above: NodeId | None = None
+    """A summary whose descendants and contributions the new summary takes over, as they stand at this step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +89,56 @@ class Rewrite:
     cost: Cost = field(default_factory=Cost)
 
 
-Step = Create | Move | Grow | Rewrite
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotate:
+    """
+    Attributes of a node are set: those named, the others stay.
+
+    Bumps the node's version, and no routing: plans do not read what changes here. Values are absolute; whoever computes them from
+    earlier ones expects the `version` that it read.
+    """
+
+    node: NodeId
+    attributes: Attributes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """
+    Edges of the association graph, without direction, between `node` and each of `others`. Bumps nothing.
+
+    An edge that is there gets the new weight.
+    """
+
+    node: NodeId
+    others: tuple[NodeId, ...]
+    """Each once, not `node` itself; may be empty."""
+    weights: tuple[float, ...] = ()
+    """One an edge, above 0; none at all means 1.0 each."""
+
+
+Step = Create | Move | Grow | Rewrite | Annotate | Link
+
+
+def check_attributes(attributes: Attributes) -> None:
+    """Raise ValueError unless the attributes are within `memory.model.Attributes`."""
+    if len(attributes) > ATTRIBUTES_MAX:
+        raise ValueError(f"a node has at most {ATTRIBUTES_MAX} attributes, got {len(attributes)}")
+    for name, value in attributes.items():
+        fits = len(value) <= ATTRIBUTE_CHARACTERS_MAX if isinstance(value, str) else math.isfinite(value)
+        if not 0 < len(name) <= 32 or not fits:
+            raise ValueError(
+                f"attribute {name[:40]!r}: a name has 1 to 32 characters, a value is a text of at most "
+                f"{ATTRIBUTE_CHARACTERS_MAX:,} characters or a finite number"
+            )
+
+
+def check_link(link: Link) -> None:
+    """Raise ValueError unless the edges are as `Link` says."""
+    if link.node in link.others or len(set(link.others)) != len(link.others):
+        raise ValueError(f"links of {link.node}: the others must be other nodes, each named once")
+    if link.weights and (len(link.weights) != len(link.others) or not all(0 < weight < math.inf for weight in link.weights)):
+        raise ValueError(f"links of {link.node}: one weight above 0 for each edge, or none at all")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,3 +206,7 @@ class Skeleton:
     """(n,)"""
     vectors: NDArray[np.float16]
     """(n, d); row 0, the root's, is zeros."""
+    attributes: Mapping[NodeId, Attributes] = field(default_factory=dict)
+    """Of the nodes that have any."""
+    links: tuple[Link, ...] = ()
+    """In the order in which they were made."""

@@ -26,6 +26,12 @@ Vector = NDArray[np.float32]
 ROOT = NodeId("root")
 """The structural node at depth 0: no text, no vector (MemTree, section 3)."""
 
+Attributes = Mapping[str, str | float]
+"""What a structure keeps of a node beyond shape, text and vector: labels, granularities, weights. At most 16 short names; values
+are texts of at most 1,000 characters, or finite numbers."""
+ATTRIBUTES_MAX = 16
+ATTRIBUTE_CHARACTERS_MAX = 1_000
+
 MARK_BITS = 20
 
 
@@ -95,7 +101,8 @@ class Node:
     """None for the root only."""
     kind: NodeKind
     depth: int
-    """Edges from the root; the root has 0."""
+    """0 for the root, and one more than the parent's from there on; below the root it begins where the structure lets it begin (1
+    for most; a structure that grows upwards leaves room, decision 0010)."""
     mark: Mark
     """When it was created."""
     version: int = 1
@@ -115,6 +122,8 @@ class Node:
     """A summary whose text was put together without the summarizer."""
     item: Item | None = None
     """Of a leaf, what was inserted."""
+    attributes: Attributes = field(default_factory=dict)
+    """What its structure keeps of it; empty for most."""
 
     @property
     def covered(self) -> int:

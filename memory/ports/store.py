@@ -7,22 +7,25 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from memory.changes import (
+    Annotate,
     ChangeSet,
     Cost,
     Create,
     EventEntry,
     Expectation,
     Grow,
+    Link,
     LogEntry,
     Move,
     Rewrite,
     Skeleton,
     Step,
 )
-from memory.model import EventId, Mark, Node, NodeId, TreeId, TreeInfo
+from memory.model import ROOT, EventId, Mark, Node, NodeId, TreeId, TreeInfo
 from memory.ports.leases import Lease
 
 __all__ = [
+    "Annotate",
     "Applied",
     "ChangeSet",
     "Contribution",
@@ -32,6 +35,7 @@ __all__ = [
     "EventEntry",
     "Expectation",
     "Grow",
+    "Link",
     "LogEntry",
     "Move",
     "Receipt",
@@ -163,7 +167,8 @@ class TreeStore(ABC):
         Raises:
             LeaseLostError: `lease` expired or was taken over; nothing was written.
             ValueError: the set breaks its own contract (a vector of another dimension or not finite, a leaf without an item, an
-                event twice, a `Grow` or `Rewrite` of a node that is no summary); nothing was written.
+                event twice, a `Grow` or `Rewrite` of a node that is no summary, `above` for what is no summary, attributes or
+                edges that cannot be: `check_attributes`, `check_link`); nothing was written.
         """
 
     @abstractmethod
@@ -177,6 +182,50 @@ class TreeStore(ABC):
     @abstractmethod
     async def children(self, tree: TreeId, node: NodeId, *, limit: int = 1000, after: Mark = Mark(0)) -> list[Node]:  # noqa: B008
         """Children of a node in order of creation, those with a mark above `after`, at most `limit`; without vectors."""
+
+    async def lineage(self, tree: TreeId, ids: Sequence[NodeId]) -> dict[NodeId, Node]:
+        """
+        Those of the nodes that exist and all nodes above them, in no particular order, the root left out; without vectors.
+
+        As of one commit where the adapter overrides it.
+        """
+        found: dict[NodeId, Node] = {}
+        level = [node for node in dict.fromkeys(ids) if node != ROOT]
+        while level:
+            read = await self.nodes(tree, level)
+            found |= read
+            above = dict.fromkeys(node.parent for node in read.values())
+            level = [node for node in above if node is not None and node != ROOT and node not in found]
+        return found
+
+    async def events_below(self, tree: TreeId, ids: Sequence[NodeId], *, limit: int) -> dict[NodeId, tuple[EventId, ...]]:
+        """
+        For each of the nodes the events whose leaves lie below it: the nearest first, then the oldest, each once.
+
+        As of one commit where the adapter overrides it.
+
+        Args:
+            tree: which.
+            ids: nodes; of one that does not exist, or is a leaf, nothing lies below.
+            limit: events of one node at most, 1 or more; as many children of one node are looked at.
+        """
+        below: dict[NodeId, tuple[EventId, ...]] = {}
+        for node in ids:
+            events: dict[EventId, None] = {}
+            level = [node]
+            while level and len(events) < limit:
+                deeper: list[NodeId] = []
+                for parent in level:
+                    for child in await self.children(tree, parent, limit=limit - len(events)):
+                        if child.item is not None:
+                            events[child.item.event_id] = None
+                        else:
+                            deeper.append(child.id)
+                    if len(events) >= limit:
+                        break
+                level = deeper
+            below[node] = tuple(events)
+        return below
 
     @abstractmethod
     def all_nodes(self, tree: TreeId, *, vectors: bool = False) -> AsyncIterator[Node]:
@@ -201,6 +250,10 @@ class TreeStore(ABC):
     @abstractmethod
     async def events(self, tree: TreeId) -> dict[EventId, tuple[NodeId, ...]]:
         """Every applied event with its leaves; for `check`."""
+
+    async def links(self, tree: TreeId) -> tuple[Link, ...]:  # noqa: ARG002
+        """Every `Link` with edges, in the order in which they were made, as of one commit; empty where the structure has none."""
+        return ()
 
     @abstractmethod
     async def stats(self, tree: TreeId) -> TreeStats:

@@ -13,11 +13,11 @@ import asyncio
 import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from memory.changes import ChangeSet, Create, EventEntry, Grow, Move, Step
+from memory.changes import ChangeSet, Create, EventEntry, Grow, Move
 from memory.errors import ContentionError, EmbedderError, LeaseBusyError, LeaseLostError, StoreDamagedError, TreeMismatchError
-from memory.model import EventId, Item, NodeId, NodeKind, TreeId, TreeInfo, Vector
+from memory.model import EventId, Item, NodeId, TreeId, TreeInfo, Vector
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 from memory.ports.jobs import SummaryJobs
@@ -27,6 +27,7 @@ from memory.records import Record
 from memory.results import EventResult, EventStatus
 from memory.retrieval.text import embedded_text
 from memory.service.chunking import items
+from memory.service.completing import Fresh
 from memory.service.embedding import check_model, embed
 from memory.service.finishing import finished
 from memory.service.stages import Stages
@@ -35,7 +36,6 @@ from memory.settings import IngestSettings
 from memory.structures import registry
 from memory.structures.base import Structure
 from memory.tree.planning import Insertion, Plan, leaf_id
-from memory.tree.provisional import provisional_text
 from memory.tree.view import View
 
 EMBEDDER_WAIT_MAX = 30.0  # seconds between attempts
@@ -328,7 +328,8 @@ class Ingest:
     async def _commit(
         self, tree: TreeId, view: View, plan: Plan, events: tuple[EventEntry, ...], lease: Lease | None
     ) -> Applied | Seen | None:
-        steps = await self._with_provisional_texts(tree, plan.steps)
+        fresh = Fresh(plan.steps)
+        steps = fresh.complete(await self._store.nodes(tree, fresh.wanted) if fresh.wanted else {})
         changes = ChangeSet(tree=tree, steps=steps, expects=plan.expects, events=events, at=self._clock.now())
         # A cancelled caller must not leave it open whether the commit happened, nor let go of the lease before.
         try:
@@ -366,25 +367,6 @@ class Ingest:
             return None
         self.counters.leased += 1
         return lease
-
-    async def _with_provisional_texts(self, tree: TreeId, steps: Sequence[Step]) -> tuple[Step, ...]:
-        """Give fresh summaries a text put together from their two leaves; the plan is pure and knows no old texts."""
-        texts = {step.id: step.text for step in steps if isinstance(step, Create) and step.kind is NodeKind.LEAF}
-        pairs: dict[NodeId, list[NodeId]] = {
-            step.id: [] for step in steps if isinstance(step, Create) and step.kind is NodeKind.SUMMARY
-        }
-        for step in steps:
-            if isinstance(step, Grow) and step.nodes and step.nodes[0] in pairs:
-                pairs[step.nodes[0]].append(step.leaf)
-        old = [leaf for pair in pairs.values() for leaf in pair if leaf not in texts]
-        if old:
-            texts.update({node.id: node.text for node in (await self._store.nodes(tree, old)).values()})
-        return tuple(
-            replace(step, text=provisional_text([texts.get(leaf, "") for leaf in pairs[step.id][:2]]))
-            if isinstance(step, Create) and step.id in pairs
-            else step
-            for step in steps
-        )
 
 
 def _entry(record: Record, group: Sequence[Insertion]) -> EventEntry:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
 
-from memory.changes import Create, Grow, LogEntry, Move, Rewrite
+from memory.changes import Annotate, Create, Grow, Link, LogEntry, Move, Rewrite, Step
 from memory.errors import NodeNotFoundError, StoreBusyError
-from memory.model import ROOT, Mark, Node, NodeId, NodeKind, TreeId
+from memory.model import ROOT, EventId, Mark, Node, NodeId, NodeKind, TreeId
 from memory.ports.embedder import Embedder
 from memory.ports.store import TreeStore
 from memory.results import CheckReport, TreeNode, TreeReport, Violation
@@ -42,7 +41,9 @@ class Inspect:
         """Counts, shape and cost of a tree."""
         info = await self._store.tree(tree)
         stats = await self._store.stats(tree)
-        depths = [depth for depth, count in stats.leaf_depths.items() for _ in range(count)]
+        # A structure that grows upwards leaves room above: people count from the top that is there.
+        above = min(stats.depths, default=1) - 1
+        depths = [depth - above for depth, count in stats.leaf_depths.items() for _ in range(count)]
         parents = stats.summaries + 1
         return TreeReport(
             tree=tree,
@@ -55,12 +56,12 @@ class Inspect:
             nodes=stats.leaves + stats.summaries,
             leaves=stats.leaves,
             summaries=stats.summaries,
-            depth_max=max(stats.depths, default=0),
+            depth_max=max(stats.depths, default=above) - above,
             depth_median=statistics.median(depths) if depths else 0.0,
             branching=(stats.leaves + stats.summaries) / parents if stats.leaves else 0.0,
             pending=stats.dirty,
             contributions=stats.pending,
-            depths=dict(sorted(stats.depths.items())),
+            depths={depth - above: count for depth, count in sorted(stats.depths.items())},
             llm_calls=stats.cost.calls,
             llm_calls_per_item=stats.cost.calls / stats.leaves if stats.leaves else 0.0,
             tokens_in=stats.cost.tokens_in,
@@ -86,9 +87,19 @@ class Inspect:
         found = (await self._store.nodes(tree, [node])).get(node)
         if found is None:
             raise NodeNotFoundError(f"tree {tree!r} has no node {node!r}")
-        return await self._draw(tree, found, depth, min(children, CHILDREN_MAX))
+        return await self._draw(tree, found, depth, min(children, CHILDREN_MAX), level=await self._level(tree, found))
 
-    async def _draw(self, tree: TreeId, node: Node, depth: int | None, width: int) -> TreeNode:
+    async def _level(self, tree: TreeId, node: Node) -> int:
+        """Edges from the root."""
+        level = 0
+        while node.parent is not None:
+            level += 1
+            if node.parent == ROOT:
+                break
+            node = (await self._store.nodes(tree, [node.parent]))[node.parent]
+        return level
+
+    async def _draw(self, tree: TreeId, node: Node, depth: int | None, width: int, *, level: int) -> TreeNode:
         below: list[Node] = []
         if node.kind is not NodeKind.LEAF:
             after = Mark(0)
@@ -96,12 +107,12 @@ class Inspect:
                 below.extend(page)
                 after = page[-1].mark
         shown = sorted(below, key=lambda child: (-child.descendants, child.mark))[: 0 if depth == 0 else width]
-        drawn = [await self._draw(tree, child, None if depth is None else depth - 1, width) for child in shown]
+        drawn = [await self._draw(tree, child, None if depth is None else depth - 1, width, level=level + 1) for child in shown]
         leaves = sum(max(1, child.descendants) for child in below) if node.kind is NodeKind.ROOT else node.descendants
         return TreeNode(
             id=node.id,
             kind=node.kind,
-            depth=node.depth,
+            depth=level,
             text=node.text,
             descendants=leaves,
             pending=node.pending,
@@ -129,10 +140,11 @@ class Inspect:
         """
         info = await self._store.tree(tree)
         stored, seq = await self._read(tree)
-        violations = invariants.check(stored)
         structure = registry.of(info)
+        violations = structure.check(stored)
         view = View(info.model.dimension)
         replayed = 0
+        leafless: set[EventId] = set()
         while view.seq < seq:
             entries = [entry for entry in await self._store.changes(tree, view.seq, limit=LOG_PER_READ) if entry.seq <= seq]
             if not entries:
@@ -143,13 +155,15 @@ class Inspect:
             for entry in entries:
                 broken = _unreplayable(view, entry)
                 if broken is not None:
-                    violations.append(broken)
+                    violations = [*invariants.check(stored), *violations, broken]
                     return _report(tree, seq, stored, replayed, violations)
+                if entry.steps and all(isinstance(step, Annotate) for step in entry.steps):
+                    leafless.update(entry.events)
                 count, found = structure.replay(view, entry)
                 replayed += count
                 violations.extend(found)
                 view.seq = entry.seq
-        violations.extend(_shape_differences(view, stored.nodes))
+        violations = [*invariants.check(stored._replace(leafless=leafless)), *violations, *_shape_differences(view, stored)]
         return _report(tree, seq, stored, replayed, violations)
 
     async def _read(self, tree: TreeId) -> tuple[invariants.Stored, int]:
@@ -163,8 +177,9 @@ class Inspect:
             for waiting in dirty:
                 found = await self._store.contributions(tree, waiting.node, limit=waiting.pending + 1)
                 contributions[waiting.node] = [(contribution.mark, contribution.leaf) for contribution in found]
+            links = await self._store.links(tree)
             if (await self._store.tree(tree)).seq == seq:
-                return invariants.Stored(nodes, events, contributions), seq
+                return invariants.Stored(nodes, events, contributions, links), seq
         raise StoreBusyError(
             f"tree {tree!r} was changed during each of {READS_MAX} readings; check it while fewer writers are at work"
         )
@@ -180,26 +195,34 @@ def _unreplayable(view: View, entry: LogEntry) -> Violation | None:
     """A log entry that speaks of nodes that are not there; replaying it would only raise."""
     made = {step.id for step in entry.steps if isinstance(step, Create)}
     for step in entry.steps:
-        named: tuple[NodeId, ...]
-        match step:
-            case Create():
-                named = (step.parent,)
-                if step.id in view:
-                    return Violation(invariant="log-shape", node=step.id, detail=f"seq {entry.seq} creates a node that is there")
-            case Move():
-                named = (step.node, step.old_parent, step.parent)
-            case Grow():
-                named = (step.leaf, *step.nodes)
-            case Rewrite():
-                named = (step.node, step.parent)
-        for node in named:
+        if isinstance(step, Create) and step.id in view:
+            return Violation(invariant="log-shape", node=step.id, detail=f"seq {entry.seq} creates a node that is there")
+        for node in _named(step):
             if node not in view and node not in made:
                 return Violation(invariant="log-shape", node=node, detail=f"seq {entry.seq} speaks of a node that is not there")
     return None
 
 
-def _shape_differences(view: View, nodes: Mapping[NodeId, Node]) -> list[Violation]:
+def _named(step: Step) -> tuple[NodeId, ...]:
+    """Nodes that must be there."""
+    match step:
+        case Create():
+            return (step.parent,) if step.above is None else (step.parent, step.above)
+        case Move():
+            return step.node, step.old_parent, step.parent
+        case Grow():
+            return step.leaf, *step.nodes
+        case Rewrite():
+            return step.node, step.parent
+        case Annotate():
+            return (step.node,)
+        case Link():
+            return step.node, *step.others
+
+
+def _shape_differences(view: View, stored: invariants.Stored) -> list[Violation]:
     found = []
+    nodes = stored.nodes
     for node in nodes.values():
         if node.id not in view:
             found.append(Violation(invariant="log-shape", node=node.id, detail="is stored, but the change log does not make it"))
@@ -214,6 +237,16 @@ def _shape_differences(view: View, nodes: Mapping[NodeId, Node]) -> list[Violati
         if branch is not None and (branch.routing != node.routing or branch.version != node.version):
             detail = f"has version {node.version} and routing {node.routing}, by the log {branch.version} and {branch.routing}"
             found.append(Violation(invariant="log-shape", node=node.id, detail=detail))
+        if node.attributes != view.attributes.get(node.id, {}):
+            found.append(Violation(invariant="attributes", node=node.id, detail="has other attributes than the log gave it"))
+    edges = View(view.dimension)
+    for link in stored.links:
+        edges.apply(link)
+    found.extend(
+        Violation(invariant="links", node=node, detail="has other edges than the log gave it")
+        for node in {*edges.links, *view.links}
+        if edges.links.get(node) != view.links.get(node)
+    )
     found.extend(
         Violation(invariant="log-shape", node=node, detail="is made by the change log, but not stored")
         for node in (*view.homes, *view.branches)

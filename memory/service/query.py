@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from memory.errors import QueryError
-from memory.model import EventId, Node, NodeId, NodeKind, TreeId, Vector
+from memory.model import ROOT, EventId, Node, NodeId, NodeKind, TreeId, Vector
 from memory.ports.embedder import Embedder
 from memory.ports.index import NodeIndex, Scope
 from memory.ports.store import TreeStore
@@ -159,10 +159,12 @@ class Query:
         if chosen.structures is not None and info.structure not in chosen.structures:
             works = ", ".join(
                 sorted(
-                    name for name, other in self.strategies.items() if not other.structures or info.structure in other.structures
+                    name
+                    for name, other in self.strategies.items()
+                    if other.structures is None or info.structure in other.structures
                 )
             )
-            raise QueryError(f"strategy {strategy!r} does not work on a {info.structure} tree; {works} do")
+            raise QueryError(f"strategy {strategy!r} does not work on a {info.structure} tree; there {works} work")
         vector = await self.embed(text)
         await self._indexing.catch_up(tree)
         wanted = k if group == "none" else min(self._settings.k_max, k * GROUP_WIDTH)
@@ -186,7 +188,7 @@ class Query:
                     kind=node.kind,
                     score=found.score,
                     text=node.text,
-                    depth=node.depth,
+                    depth=len(path) + 1,
                     event_id=item.event_id if item is not None else None,
                     chunk=item.chunk if item is not None else 0,
                     source=_source(node),
@@ -204,13 +206,13 @@ class Query:
     async def _ancestors(self, tree: TreeId, nodes: Sequence[Node]) -> dict[NodeId, Node]:
         """All summaries above the nodes, read a level at a time."""
         found: dict[NodeId, Node] = {}
-        wanted = {node.parent for node in nodes if node.parent is not None and node.depth > 1}
+        wanted = {node.parent for node in nodes if node.parent is not None and node.parent != ROOT}
         while missing := [node for node in wanted if node not in found]:
             level = await self._store.nodes(tree, missing)
             if not level:
                 break
             found.update(level)
-            wanted = {node.parent for node in level.values() if node.parent is not None and node.depth > 1}
+            wanted = {node.parent for node in level.values() if node.parent is not None and node.parent != ROOT}
         return found
 
     async def _sources(self, tree: TreeId, node: NodeId) -> tuple[EventId, ...]:

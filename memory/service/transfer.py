@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from memory.changes import ChangeSet, Cost, Create, EventEntry, Grow, LogEntry, Move, Rewrite, Step
+from memory.changes import Annotate, ChangeSet, Cost, Create, EventEntry, Grow, Link, LogEntry, Move, Rewrite, Step
 from memory.errors import RecordError, TreeMismatchError
 from memory.model import EmbeddingModel, EventId, Item, Mark, Node, NodeId, NodeKind, TreeId, TreeInfo, Vector
 from memory.ports.store import Applied, Stale, TreeStore
@@ -66,6 +66,9 @@ class StepLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     calls: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
+    attributes: dict[str, str | float] = {}
+    above: str = ""
+    weights: tuple[float, ...] = ()
 
 
 class EventLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -300,6 +303,8 @@ def _step_line(step: Step, nodes: dict[NodeId, Node], seq: int, last: dict[NodeI
                 provisional=step.provisional,
                 text=text,
                 item=node.item if node is not None else None,
+                attributes=dict(step.attributes),
+                above=step.above or "",
             )
         case Move():
             return StepLine(op="move", node=step.node, old_parent=step.old_parent, parent=step.parent, depth=step.depth)
@@ -320,6 +325,10 @@ def _step_line(step: Step, nodes: dict[NodeId, Node], seq: int, last: dict[NodeI
                 tokens_in=step.cost.tokens_in,
                 tokens_out=step.cost.tokens_out,
             )
+        case Annotate():
+            return StepLine(op="annotate", node=step.node, attributes=dict(step.attributes))
+        case Link():
+            return StepLine(op="link", node=step.node, nodes=step.others, weights=step.weights)
 
 
 def _step(line: StepLine) -> Step:
@@ -336,6 +345,8 @@ def _step(line: StepLine) -> Step:
                 provisional=line.provisional,
                 text=line.text,
                 item=line.item,
+                attributes=line.attributes,
+                above=NodeId(line.above) if line.above else None,
             )
         case "move":
             return Move(node=node, old_parent=NodeId(line.old_parent), parent=parent, depth=line.depth)
@@ -352,5 +363,9 @@ def _step(line: StepLine) -> Step:
                 text=line.text,
                 cost=Cost(calls=line.calls, tokens_in=line.tokens_in, tokens_out=line.tokens_out),
             )
+        case "annotate":
+            return Annotate(node=node, attributes=line.attributes)
+        case "link":
+            return Link(node=node, others=tuple(NodeId(name) for name in line.nodes), weights=line.weights)
         case other:
             raise ValueError(f"no step is called {other!r}")

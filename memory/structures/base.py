@@ -3,21 +3,55 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
 
 from memory.changes import LogEntry
-from memory.model import Vector
+from memory.model import Node, NodeId, Vector
 from memory.results import Violation
+from memory.tree.check import Stored
 from memory.tree.planning import Insertion, Plan
 from memory.tree.routing import Decision
 from memory.tree.view import View
 
 
-class Structure(ABC):
-    """A way to grow a tree, under fixed parameters. Stateless: everything it knows of a tree it reads from the view."""
+class Aggregation(StrEnum):
+    """What a summary's text is made from; what each asks of the summarizer is in `memory.service.summarize`."""
 
-    name: str
+    CONTRIBUTIONS = "contributions"
+    """Its own text and the items that are not in it yet (MemTree, A.1.2). Levels of one path can be refreshed in any order."""
+    CHILDREN = "children"
+    """The texts of all its children, once those are up to date (HAT). Levels follow one another upwards; the same children are
+    never paid for twice by one process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """What taking leaves out of a tree does to the other nodes."""
+
+    nodes: tuple[NodeId, ...]
+    """What goes: the leaves, and the summaries that have no leaf left, deepest first."""
+    rewritten: tuple[NodeId, ...]
+    """The summaries that stay and had one of the leaves below them, deepest first: their texts may still speak of it."""
+
+
+class Structure(ABC):
+    """
+    A way to grow a tree, under fixed parameters (decision 0010).
+
+    Pure, synchronous and stateless: everything it knows of a tree it reads from the view. A plan reads children's vectors, ids and
+    attributes, and edges of the association graph, and expects the `routing` of every node whose children it read; that is what
+    makes concurrent writers equal to a serial order.
+    """
+
+    name: ClassVar[str]
     """As in `--structure`."""
+    invariants: ClassVar[Mapping[str, str]] = {}
+    """Names and meanings of what `check` and `replay` hold beyond `memory.tree.check.INVARIANTS`."""
+    asks_labels: ClassVar[bool] = False
+    """Whether it makes use of `Insertion.labels`, so that a configured model is asked for them before planning."""
 
     @abstractmethod
     def parameters(self) -> Mapping[str, float]:
@@ -28,7 +62,9 @@ class Structure(ABC):
         """
         Plan a batch in turn, each item seeing the ones before.
 
-        The view is left with the plan applied, at its old `seq`; a caller whose commit was refused undoes it with `view.undo`.
+        Each item becomes exactly one leaf (`planning.leaf_id`), created below a node and followed by the `Grow` of all summaries
+        above it. The view is left with the plan applied, at its old `seq`; a caller whose commit was refused undoes it with
+        `view.undo`.
         """
 
     @abstractmethod
@@ -43,3 +79,39 @@ class Structure(ABC):
         Returns:
             How many placements were checked, and what did not agree.
         """
+
+    def check(self, stored: Stored) -> list[Violation]:  # noqa: ARG002
+        """Violations of the structure's own invariants that a stored state can show; none by default."""
+        return []
+
+    def aggregation(self, node: Node) -> Aggregation:  # noqa: ARG002
+        """What this summary's text is made from."""
+        return Aggregation.CONTRIBUTIONS
+
+    def removal(self, view: View, leaves: Collection[NodeId]) -> Removal:
+        """
+        What taking these leaves out does (P6). By default a summary goes when nothing is left below it, and nothing moves.
+
+        Args:
+            view: the tree as it stands; not changed.
+            leaves: those of them that the view does not have are passed over.
+        """
+        gone: dict[NodeId, int] = {}
+        touched: dict[NodeId, int] = {}
+        lost: dict[NodeId, int] = {}
+        """Children that go, of each node above."""
+        for leaf in dict.fromkeys(leaves):
+            if leaf not in view.homes:
+                continue
+            gone[leaf] = view.homes[leaf].depth + 1
+            goes = True
+            for branch in view.ancestors(leaf):
+                lost[branch.id] = lost.get(branch.id, 0) + goes
+                goes = goes and lost[branch.id] == len(branch)
+                if branch is not view.root:
+                    touched[branch.id] = branch.depth
+                    if goes:
+                        gone[branch.id] = branch.depth
+        deepest = sorted(gone, key=lambda node: (-gone[node], node))
+        stay = sorted((node for node in touched if node not in gone), key=lambda node: (-touched[node], node))
+        return Removal(nodes=tuple(deepest), rewritten=tuple(stay))

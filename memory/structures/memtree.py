@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from memory.changes import Create, LogEntry, Move, Step
-from memory.model import EmbeddingModel, NodeKind, Vector
+from memory.model import ROOT, EmbeddingModel, NodeKind, Vector
 from memory.results import Violation
 from memory.structures.base import Structure
 from memory.tree import planning
+from memory.tree.check import Stored
 from memory.tree.planning import Insertion, Plan
 from memory.tree.routing import Decision, Router
 from memory.tree.thresholds import MemTreeParameters
@@ -25,6 +27,7 @@ class MemTree(Structure):
     """
 
     name = "memtree"
+    invariants: ClassVar[Mapping[str, str]] = {"depth-from-root": "The children of the root are at depth 1."}
 
     def __init__(self, model: EmbeddingModel, parameters: MemTreeParameters | None = None) -> None:
         self._parameters = parameters or MemTreeParameters()
@@ -66,6 +69,14 @@ class MemTree(Structure):
             view.apply(step)
         view.seq = entry.seq
         return checked, found
+
+    def check(self, stored: Stored) -> list[Violation]:
+        """See `Structure.check`."""
+        return [
+            Violation(invariant="depth-from-root", node=node.id, detail=f"is below the root at depth {node.depth}")
+            for node in stored.nodes.values()
+            if node.parent == ROOT and node.depth != 1
+        ]
 
     def _judge(self, view: View, leaf: Create, held: Sequence[Step], seq: int) -> Violation | None:
         expanded = next((step for step in held if isinstance(step, Move)), None)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from memory.errors import SettingError
 from memory.model import EmbeddingModel, TreeInfo
@@ -10,7 +12,24 @@ from memory.structures.base import Structure
 from memory.structures.memtree import MemTree
 from memory.tree.thresholds import MemTreeParameters
 
-NAMES = ("memtree",)
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a structure of one name is made."""
+
+    structure: type[Structure]
+    parameters: type[Any]
+    """A dataclass with `as_mapping` and `from_mapping` (`memory.structures.parameters.Parameters`)."""
+    make: Callable[[EmbeddingModel, Any], Structure]
+
+
+KINDS: Mapping[str, Kind] = {
+    "memtree": Kind(MemTree, MemTreeParameters, MemTree),
+}
+"""Every structure that can be had, the default first."""
+PLANNED = ("hat", "hmem", "memgas")
+"""Names that are kept for structures that this version does not have."""
+NAMES = tuple(KINDS)
 
 
 def make(name: str, model: EmbeddingModel, parameters: Mapping[str, float] | None = None) -> Structure:
@@ -25,11 +44,13 @@ def make(name: str, model: EmbeddingModel, parameters: Mapping[str, float] | Non
     Raises:
         SettingError: unknown name, or parameters it cannot have.
     """
-    if name != MemTree.name:
-        raise SettingError(f"structure {name!r} is not known; there is {', '.join(NAMES)}")
+    kind = KINDS.get(name)
+    if kind is None:
+        why = "is not in this version" if name in PLANNED else "is not known"
+        raise SettingError(f"structure {name!r} {why}; there is {', '.join(NAMES)}")
     try:
-        return MemTree(model, MemTreeParameters.from_mapping(parameters) if parameters else None)
-    except (KeyError, ValueError) as error:
+        return kind.make(model, kind.parameters.from_mapping(parameters) if parameters else kind.parameters())
+    except (KeyError, ValueError, OverflowError) as error:
         raise SettingError(f"parameters of structure {name!r} do not fit: {error}") from error
 
 

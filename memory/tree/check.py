@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from memory.changes import Link, check_attributes, check_link
 from memory.model import ROOT, EventId, Mark, Node, NodeId, NodeKind
 from memory.results import Violation
 from memory.tree.planning import leaf_id
@@ -13,12 +14,15 @@ INVARIANTS: Mapping[str, str] = {
     "root": "There is one root, at depth 0, without parent, text or vector.",
     "single-parent": "Every node but the root has one parent, and that parent exists and can have children.",
     "no-cycle": "Going up from any node ends at the root.",
-    "depth": "A node is one level deeper than its parent.",
+    "depth": "A node is one level deeper than its parent; below the root the structure says where depth begins.",
     "descendants": "A summary's count of descendants is the number of leaves below it; a leaf's is 0.",
     "not-empty": "A summary has children.",
     "leaf-is-item": "A leaf holds one item, under the id derived from it; a summary and the root hold none.",
-    "event-once": "Every applied event has exactly its leaves, every leaf belongs to exactly one applied event.",
+    "event-once": "Every applied event has exactly its leaves, every leaf belongs to exactly one applied event. One that only set "
+    "attributes has none.",
     "coverage": "What a summary's text covers and what is pending add up to its descendants, and what is pending lies below it.",
+    "attributes": "A node's attributes are few and short; they are those that the change log gives.",
+    "links": "An edge joins two nodes that are there; the edges are those that the change log gives.",
     "vector": "Every node but the root has a finite vector of unit length (checked where vectors were read).",
     "serial-replay": "Replaying the change log, each item goes where it is (see `Structure.replay`).",
     "log-shape": "The change log, replayed, gives the stored tree's shape and versions.",
@@ -33,13 +37,17 @@ class Stored(NamedTuple):
     events: Mapping[EventId, tuple[NodeId, ...]]
     contributions: Mapping[NodeId, Sequence[tuple[Mark, NodeId]]]
     """Of each summary, the leaves that are pending there."""
+    links: Sequence[Link] = ()
+    """Edges of the association graph, in the order in which they were made."""
+    leafless: Collection[EventId] = ()
+    """Events that by the change log have no leaves: they set attributes."""
 
 
 def check(stored: Stored) -> list[Violation]:
     """All violations of the invariants that a stored state can show; empty when it is sound."""
     return [
         Violation(invariant=name, node=node, detail=detail)
-        for part in (_shape, _counts, _items, _events, _coverage, _vectors)
+        for part in (_shape, _counts, _items, _events, _coverage, _attributes, _links, _vectors)
         for name, node, detail in part(stored)
     ]
 
@@ -59,7 +67,7 @@ def _shape(stored: Stored) -> _Found:
             yield "single-parent", node.id, f"its parent is {node.parent}, which does not exist"
         elif parent.kind is NodeKind.LEAF:
             yield "single-parent", node.id, f"its parent {parent.id} is a leaf"
-        elif node.depth != parent.depth + 1:
+        elif node.depth != parent.depth + 1 and (node.parent != ROOT or node.depth < 1):
             yield "depth", node.id, f"is at depth {node.depth}, its parent {parent.id} at {parent.depth}"
     sound: set[NodeId] = {ROOT}
     for start in stored.nodes:
@@ -111,7 +119,7 @@ def _items(stored: Stored) -> _Found:
 def _events(stored: Stored) -> _Found:
     owners: dict[NodeId, EventId] = {}
     for event, leaves in stored.events.items():
-        if not leaves:
+        if not leaves and event not in stored.leafless:
             yield "event-once", None, f"event {event!r} was applied, and has no leaf"
         for chunk, leaf in enumerate(leaves):
             node = stored.nodes.get(leaf)
@@ -147,6 +155,25 @@ def _coverage(stored: Stored) -> _Found:
                 at = above.parent if above else None
             if at != node.id:
                 yield "coverage", node.id, f"the leaf {leaf} is pending there and does not lie below it"
+
+
+def _attributes(stored: Stored) -> _Found:
+    for node in stored.nodes.values():
+        try:
+            check_attributes(node.attributes)
+        except ValueError as error:
+            yield "attributes", node.id, str(error)
+
+
+def _links(stored: Stored) -> _Found:
+    for link in stored.links:
+        try:
+            check_link(link)
+        except ValueError as error:
+            yield "links", link.node, str(error)
+        for end in (link.node, *link.others):
+            if end not in stored.nodes:
+                yield "links", end, f"is an end of an edge of {link.node}, and is not in the tree"
 
 
 def _vectors(stored: Stored) -> _Found:

@@ -32,6 +32,9 @@ class Insertion:
     item: Item
     vector: Vector
     """(d,) float32, quantized."""
+    labels: tuple[str, ...] = ()
+    """What a model said the item belongs to, from the general to the particular, for structures that place by it (H-MEM: domain,
+    category, trace); empty where none was asked, and the vector decides alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

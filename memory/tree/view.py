@@ -10,14 +10,14 @@ A leaf costs its vector, its id and one dictionary entry; a summary also costs a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.changes import Create, Grow, LogEntry, Move, Rewrite, Skeleton, Step
-from memory.model import ROOT, NodeId, NodeKind, Vector
+from memory.changes import Annotate, Create, Grow, Link, LogEntry, Move, Rewrite, Skeleton, Step
+from memory.model import ROOT, Attributes, NodeId, NodeKind, Vector
 
 WIDE = 48
 """Children from which a block is float32: there a converted product took 1.5 times as long as a plain one, and rising."""
@@ -85,14 +85,21 @@ class Branch:
         """Give a child another vector."""
         self._matrix[slot] = vector
 
-    def remove(self, slot: int) -> NodeId | None:
-        """Take a child out; the last child gets its slot. Returns that child, or None when the last was removed."""
-        last = self.ids.pop()
-        if slot == len(self.ids):
-            return None
-        self.ids[slot] = last
-        self._matrix[slot] = self._matrix[len(self.ids)]
-        return last
+    def remove(self, slot: int) -> Sequence[NodeId]:
+        """
+        Take a child out; returns the children that have another slot now, the first of them the removed one's.
+
+        Up to `WIDE` children keep their order. Among more the last one takes the free slot: closing ranks would cost as much as
+        routing does.
+        """
+        left = len(self.ids) - 1
+        if left > WIDE and slot < left:
+            self.ids[slot] = self.ids.pop()
+            self._matrix[slot] = self._matrix[left]
+            return self.ids[slot : slot + 1]
+        del self.ids[slot]
+        self._matrix[slot:left] = self._matrix[slot + 1 : left + 1]
+        return self.ids[slot:]
 
     @property
     def bytes(self) -> int:
@@ -117,6 +124,10 @@ class View:
         self.branches: dict[NodeId, Branch] = {ROOT: self.root}
         self.homes: dict[NodeId, Branch] = {}
         """Of each leaf, the branch it hangs under."""
+        self.attributes: dict[NodeId, Attributes] = {}
+        """Of the nodes that have any."""
+        self.links: dict[NodeId, dict[NodeId, float]] = {}
+        """The association graph: of each node that has edges, its neighbours and the edges' weights."""
 
     @classmethod
     def load(cls, skeleton: Skeleton) -> View:
@@ -142,6 +153,9 @@ class View:
                     view.homes[child] = branch
                 else:
                     inner.parent, inner.slot = branch, slot
+        view.attributes = dict(skeleton.attributes)
+        for link in skeleton.links:
+            view._link(link)
         return view
 
     def __contains__(self, node: NodeId) -> bool:
@@ -187,6 +201,8 @@ class View:
                 branch = self.branches[step.parent]
                 self._add(branch, step.id, step.vector, leaf=step.kind is NodeKind.LEAF, depth=step.depth)
                 branch.routing += 1
+                if step.attributes:
+                    self.attributes[step.id] = step.attributes
             case Move():
                 self._move(step.node, step.parent, step.depth, bump=1)
             case Rewrite():
@@ -195,11 +211,22 @@ class View:
                 branch.parent.replace(branch.slot, step.vector)
                 branch.version += 1
                 branch.parent.routing += 1
+            case Annotate():
+                self.attributes[step.node] = {**self.attributes.get(step.node, {}), **step.attributes}
+                if step.node in self.branches:
+                    self.branches[step.node].version += 1
+            case Link():
+                self._link(step)
             case Grow():
                 pass  # routing does not look at counts
 
     def undo(self, steps: Iterable[Step]) -> None:
-        """Take back the `Create`, `Move` and `Grow` steps of a plan that was refused, given in the order they were applied."""
+        """
+        Take back the steps of a plan that was refused, given in the order they were applied.
+
+        A plan creates, moves leaves, or summaries that keep their depth, grows, and links nodes that it created itself; nothing
+        else can be taken back.
+        """
         for step in reversed(list(steps)):
             match step:
                 case Create():
@@ -207,13 +234,26 @@ class View:
                     self._take(branch, step.id)
                     self.homes.pop(step.id, None)
                     self.branches.pop(step.id, None)
+                    self.attributes.pop(step.id, None)
                     branch.routing -= 1
                 case Move():
-                    self._move(step.node, step.old_parent, step.depth - 1, bump=-1)
+                    self._move(step.node, step.old_parent, step.depth, bump=-1)
+                case Link():
+                    for other in step.others:
+                        for one, two in ((step.node, other), (other, step.node)):
+                            edges = self.links[one]
+                            del edges[two]
+                            if not edges:
+                                del self.links[one]
                 case Grow():
                     pass
-                case Rewrite():
+                case Rewrite() | Annotate():
                     raise ValueError("a rewrite is never part of a plan that is tried")
+
+    def _link(self, step: Link) -> None:
+        for other, weight in zip(step.others, step.weights or (1.0,) * len(step.others), strict=True):
+            self.links.setdefault(step.node, {})[other] = weight
+            self.links.setdefault(other, {})[step.node] = weight
 
     def _add(self, branch: Branch, node: NodeId, vector: Vector, *, leaf: bool, depth: int) -> None:
         slot = branch.append(node, vector)
@@ -228,10 +268,10 @@ class View:
     def _take(self, branch: Branch, node: NodeId) -> Vector:
         slot = self.slot(node)
         vector = branch.row(slot)
-        moved = branch.remove(slot)
-        inner = self.branches.get(moved) if moved is not None else None
-        if inner is not None:
-            inner.slot = slot
+        for place, moved in enumerate(branch.remove(slot), slot):
+            inner = self.branches.get(moved)
+            if inner is not None:
+                inner.slot = place
         return vector
 
     def _move(self, node: NodeId, parent: NodeId, depth: int, *, bump: int) -> None:
@@ -249,7 +289,8 @@ class View:
         Estimated memory, in bytes, blocks exactly and the rest by what CPython takes.
 
         Per node an id (64) and a dictionary entry (about 100 at a usual load) and a list slot; per branch its object, list and
-        array headers (about 350).
+        array headers (about 350); per node with attributes or edges a dictionary (about 400), per end of an edge about 100.
         """
         blocks = sum(branch.bytes for branch in self.branches.values())
-        return blocks + 180 * len(self.homes) + 530 * len(self.branches)
+        sparse = 400 * (len(self.attributes) + len(self.links)) + 100 * sum(map(len, self.links.values()))
+        return blocks + 180 * len(self.homes) + 530 * len(self.branches) + sparse

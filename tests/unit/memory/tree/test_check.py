@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memory.changes import LogEntry
+from memory.changes import Link, LogEntry
 from memory.model import ROOT, EmbeddingModel, EventId, Item, Mark, Node, NodeId, NodeKind
 from memory.structures.memtree import MemTree
 from memory.tree.check import INVARIANTS, Stored, check
@@ -95,7 +95,8 @@ def test_a_sound_tree_has_no_violation() -> None:
         ("single-parent", lambda: broken(C, parent=NodeId("nowhere"))),
         ("single-parent", lambda: broken(B, parent=A)),
         ("no-cycle", cycle),
-        ("depth", lambda: broken(C, depth=2)),
+        ("depth", lambda: broken(A, depth=3)),
+        ("depth", lambda: broken(C, depth=0)),
         ("descendants", lambda: broken(SUMMARY, descendants=3)),
         ("descendants", lambda: broken(C, descendants=1)),
         ("not-empty", empty_summary),
@@ -111,6 +112,11 @@ def test_a_sound_tree_has_no_violation() -> None:
         ("coverage", pending),
         ("coverage", lambda: pending(B, B)),
         ("coverage", lambda: pending(C)),
+        ("attributes", lambda: broken(C, attributes={"x" * 33: 1.0})),
+        ("attributes", lambda: broken(C, attributes={"weight": float("nan")})),
+        ("links", lambda: sound()._replace(links=(Link(node=A, others=(NodeId("gone"),)),))),
+        ("links", lambda: sound()._replace(links=(Link(node=A, others=(A,)),))),
+        ("links", lambda: sound()._replace(links=(Link(node=A, others=(B,), weights=(0.0,)),))),
         ("vector", lambda: broken(C, vector=UNIT * 2)),
         ("vector", lambda: broken(C, vector=UNIT * np.float32("nan"))),
     ],
@@ -118,6 +124,18 @@ def test_a_sound_tree_has_no_violation() -> None:
 def test_what_is_broken_is_found_by_name(name: str, make: Callable[[], Stored]) -> None:
     assert name in INVARIANTS
     assert name in {violation.invariant for violation in check(make())}
+
+
+def test_an_event_that_only_set_attributes_has_no_leaf() -> None:
+    stored = events(liked=())
+    assert [violation.invariant for violation in check(stored)] == ["event-once"]
+    assert check(stored._replace(leafless={EventId("liked")})) == []
+
+
+def test_memtree_begins_at_depth_one() -> None:
+    tree = MemTree(EmbeddingModel(name="x", dimension=4, unrelated_cosine=0.0))
+    assert tree.check(sound()) == []
+    assert [violation.invariant for violation in tree.check(broken(C, depth=2))] == ["depth-from-root"]
 
 
 def test_an_expansion_below_the_greatest_depth_is_found_in_the_replay() -> None:

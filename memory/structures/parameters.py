@@ -1,0 +1,38 @@
+"""What the parameters of every structure have in common: a dataclass of numbers that a tree remembers by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """
+    Base of a structure's parameters.
+
+    Subclasses add fields of type `int` or `float`, each with a default, a docstring, and a check in `__post_init__` that raises
+    ValueError.
+    """
+
+    def as_mapping(self) -> dict[str, float]:
+        """The form that `TreeInfo.parameters` keeps."""
+        return {name: float(value) for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, float]) -> Self:
+        """
+        The inverse of `as_mapping`; what is not given has its default.
+
+        Raises:
+            ValueError: a name that is not known, a fraction for a whole number, or a value out of bounds.
+        """
+        kinds = {each.name: each.type for each in fields(cls)}
+        unknown = sorted(set(values) - set(kinds))
+        if unknown:
+            raise ValueError(f"there is no parameter {', '.join(unknown)}; there is {', '.join(kinds)}")
+        for name, value in values.items():
+            if kinds[name] == "int" and value != int(value):
+                raise ValueError(f"{name} is a whole number, got {value}")
+        return cls(**{name: int(value) if kinds[name] == "int" else float(value) for name, value in values.items()})
