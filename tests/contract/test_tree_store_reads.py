@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from memory.changes import ChangeSet, Create, Rewrite
+from memory.errors import TreeNotFoundError
 from memory.model import ROOT, EventId, Mark, Node, NodeId, NodeKind, TreeId, mark
 from memory.ports.store import Applied, DirtyNode, TreeStore
 from tests.fakes.change_sets import (
@@ -17,6 +18,7 @@ from tests.fakes.change_sets import (
     expand,
     grow,
     insert,
+    item,
     leaf,
     move,
     rewrite,
@@ -107,6 +109,48 @@ async def test_children_in_order_of_creation(grown: TreeStore) -> None:
     child = (await grown.children(TREE, NodeId("t"), limit=1))[0]
     assert child.vector is None
     assert child.item is not None
+
+
+async def test_a_lineage_is_the_nodes_and_all_above_them_but_the_root(grown: TreeStore, model: PlainTree) -> None:
+    async def lineage(*names: str) -> dict[NodeId, Node]:
+        return await grown.lineage(TREE, list(map(NodeId, names)))
+
+    assert await lineage("c") == await grown.nodes(TREE, list(map(NodeId, "ctsu")))
+    assert set(await lineage("d", "b", "e", "d", "nobody", ROOT)) == set("dtsube")
+    assert set(await lineage(*model.nodes)) == set(model.nodes) - {ROOT}
+    assert await lineage() == await lineage(ROOT) == await lineage("nobody") == {}
+    with pytest.raises(TreeNotFoundError):
+        await grown.lineage(TreeId("nothing"), [NodeId("a")])
+
+
+async def test_a_lineage_of_very_many(store: TreeStore) -> None:
+    await store.create_tree(tree_info())
+    names = [NodeId(f"n{number}") for number in range(2500)]
+    await store.apply(change_set(*map(leaf, names)))
+    assert set(await store.lineage(TREE, names)) == set(names)
+
+
+async def test_events_below_nodes_breadth_first(grown: TreeStore) -> None:
+    async def below(name: str, limit: int = 9) -> tuple[EventId, ...]:
+        found = await grown.events_below(TREE, [NodeId(name)], limit=limit)
+        assert list(found) == [name]
+        return found[NodeId(name)]
+
+    items = {name: node.item.event_id for name, node in (await grown.nodes(TREE, list(map(NodeId, "abcde")))).items() if node.item}
+    a, b, c, d, _ = (items[NodeId(name)] for name in "abcde")
+    assert await below("s") == await below("u") == (a, b, c, d)
+    assert await below("t") == (c, d)
+    assert await below("s", limit=1) == (a,)
+    assert await below("s", limit=3) == (a, b, c)
+    assert await below("a") == await below("nobody") == ()
+    assert await grown.events_below(TREE, list(map(NodeId, "tsx")), limit=2) == {"t": (c, d), "s": (a, b), "x": ()}
+
+
+async def test_an_event_of_several_leaves_lies_below_once(store: TreeStore) -> None:
+    await store.create_tree(tree_info())
+    chunks = [leaf(f"n{number}", "s", 2, replace(item("long"), chunk=number, chunks=3)) for number in range(3)]
+    await store.apply(change_set(summary("s"), *chunks, leaf("last", "s", depth=2)))
+    assert len((await store.events_below(TREE, [NodeId("s")], limit=5))[NodeId("s")]) == 2
 
 
 async def test_the_skeleton_is_the_tree_in_columns(grown: TreeStore, model: PlainTree) -> None:

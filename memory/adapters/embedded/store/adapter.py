@@ -142,6 +142,14 @@ class SqliteTreeStore(TreeStore):
         """Nodes by id."""
         return await self._readers.run(lambda connection: reading.nodes(connection, tree, ids, vectors=vectors))
 
+    async def lineage(self, tree: TreeId, ids: Sequence[NodeId]) -> dict[NodeId, Node]:
+        """Nodes and all above them, in one read."""
+        return await self._readers.run(lambda connection: reading.lineage(connection, tree, ids))
+
+    async def events_below(self, tree: TreeId, ids: Sequence[NodeId], *, limit: int) -> dict[NodeId, tuple[EventId, ...]]:
+        """Events below nodes, in one read."""
+        return await self._readers.run(lambda connection: reading.events_below(connection, tree, ids, limit=limit))
+
     async def children(self, tree: TreeId, node: NodeId, *, limit: int = 1000, after: Mark = Mark(0)) -> list[Node]:  # noqa: B008
         """Children in order of creation."""
         return await self._readers.run(lambda connection: reading.children(connection, tree, node, limit=limit, after=after))

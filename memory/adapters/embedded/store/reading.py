@@ -133,6 +133,59 @@ def nodes(connection: sqlite3.Connection, tree: TreeId, ids: Sequence[NodeId], *
     return found
 
 
+LINEAGE = """
+WITH RECURSIVE lineage(key, parent) AS (
+  SELECT key, parent FROM node WHERE tree = ? AND id IN ({ids}) AND parent IS NOT NULL
+  UNION
+  SELECT node.key, node.parent FROM lineage JOIN node ON node.key = lineage.parent WHERE node.parent IS NOT NULL
+)
+"""
+"""Keys of nodes and of all above them, the root left out."""
+
+
+def lineage(connection: sqlite3.Connection, tree: TreeId, ids: Sequence[NodeId]) -> dict[NodeId, Node]:
+    """Those of the nodes that exist and all above them, the root left out."""
+    number = tree_number(connection, tree)
+    found: dict[NodeId, Node] = {}
+    for start in range(0, len(ids), 500):
+        some = ids[start : start + 500]
+        keys = LINEAGE.format(ids=",".join("?" * len(some)))
+        query = keys + node_query("node.key IN (SELECT key FROM lineage)", vectors=False)
+        for values in connection.execute(query, (number, *some)):
+            found[values[1]] = node(values, 0)
+    return found
+
+
+BELOW = """
+SELECT node.key, content.text, content.item FROM node LEFT JOIN content ON content.key = node.key
+WHERE node.parent = ? ORDER BY node.mark LIMIT ?
+"""
+
+
+def events_below(
+    connection: sqlite3.Connection, tree: TreeId, ids: Sequence[NodeId], *, limit: int
+) -> dict[NodeId, tuple[EventId, ...]]:
+    """Events below each of the nodes, breadth first."""
+    number = tree_number(connection, tree)
+    below: dict[NodeId, tuple[EventId, ...]] = {}
+    for name in ids:
+        events: dict[EventId, None] = {}
+        level = [key for (key,) in connection.execute("SELECT key FROM node WHERE tree = ? AND id = ?", (number, name))]
+        while level and len(events) < limit:
+            deeper: list[int] = []
+            for parent in level:
+                for key, text, item in connection.execute(BELOW, (parent, limit - len(events))).fetchall():
+                    if item is None:
+                        deeper.append(key)
+                    else:
+                        events[decode_item(item, text).event_id] = None
+                if len(events) >= limit:
+                    break
+            level = deeper
+        below[name] = tuple(events)
+    return below
+
+
 def children(connection: sqlite3.Connection, tree: TreeId, parent: NodeId, *, limit: int, after: Mark) -> list[Node]:
     """Children in order of creation."""
     number = tree_number(connection, tree)
