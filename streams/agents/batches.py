@@ -36,9 +36,12 @@ from streams.deliveries import Delivery
 from streams.events import decode
 from streams.job_topic import JobTopic
 from streams.retrying import WAIT_FIRST, Retry
+from streams.schema_versions import check_schema
 
 TREES_AT_ONCE = 32
 """Trees committed to at the same time."""
+RECORDS = ("turn", "document")
+"""Forms of what is put into trees."""
 ATTEMPTS = 3
 """For errors that nobody thought of; those that pass by themselves are waited for without limit."""
 GIVEN_UP_IN_ROW_MAX = 10
@@ -111,12 +114,14 @@ class Batches:
         Put the messages' records into their trees, those of one tree in the given order.
 
         Raises:
-            CannotGoOnError, StoreDamagedError, StoreVersionError: the process is to end; nothing may be acknowledged.
+            CannotGoOnError, TooManyDeadLettersError, StoreDamagedError, StoreVersionError: the process is to end; nothing may be
+                acknowledged.
         """
         started = self._clock.monotonic()
         outcome = _Outcome(records=len(deliveries))
         for batch in _distinct(self._decoded(deliveries, outcome)):
             await self._put(batch, outcome)
+        self._dead.passed(outcome.statuses.total())
         before = self._clock.monotonic()
         outcome.jobs = await self._retry("sending summary jobs", self._jobs.flush)
         outcome.dead = await self._retry("sending dead letters", self._dead.flush)
@@ -140,6 +145,7 @@ class Batches:
     def _decoded(self, deliveries: Sequence[Delivery], outcome: _Outcome) -> Iterator[_Taken]:
         for each in deliveries:
             try:
+                check_schema(each.headers, *RECORDS)
                 record = decode(each.value or b"", limits=self._limits)
             except RecordError as error:
                 self._give_up(each, error, attempts=1)

@@ -64,6 +64,7 @@ _COMMANDS = {
     "topics": _Entry("streams.cli.topics:topics", "Make the Kafka topics, or show them."),
     "produce": _Entry("streams.cli.produce:produce", "Send turns and documents from JSONL files to Kafka."),
     "worker": _Entry("streams.cli.worker:worker", "Run a worker: put records from Kafka into trees, or make summaries."),
+    "dead-letters": _Entry("streams.cli.dead_letters:dead_letters", "Look at records that could not be taken; send them again."),
     "config": _Entry("streams.cli.config:config", "Show the settings in force, and where each came from."),
 }
 

@@ -120,7 +120,8 @@ class _Sending:
         from memory.model import EventId, TreeId  # noqa: PLC0415
         from memory.results import EventResult, EventStatus  # noqa: PLC0415
         from streams.events import encode  # noqa: PLC0415
-        from streams.producing import SCHEMA_HEADER, Message  # noqa: PLC0415
+        from streams.producing import Message  # noqa: PLC0415
+        from streams.schema_versions import SCHEMA_HEADER, schema_of  # noqa: PLC0415
         from streams.topics import record_key  # noqa: PLC0415
 
         if not batch:
@@ -130,7 +131,7 @@ class _Sending:
                 topic=self._topic(record),
                 value=encode(record),
                 key=record_key(record),
-                headers=[(SCHEMA_HEADER, f"{record.KIND}/1".encode())],
+                headers=[(SCHEMA_HEADER, schema_of(record.KIND))],
             )
             for record in batch
         )
