@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from memory.changes import ChangeSet, Cost, Create, EventEntry, Expectation, Grow, Move, Rewrite, Step
+from memory.changes import Annotate, ChangeSet, Cost, Create, EventEntry, Expectation, Grow, Link, Move, Rewrite, Step
 from memory.model import ROOT, EmbeddingModel, EventId, Item, Mark, NodeId, NodeKind, TreeId, TreeInfo, Vector
 
 TREE = TreeId("tree")
@@ -37,14 +37,21 @@ def item(name: str, **fields: object) -> Item:
     return Item(event_id=EventId(f"e-{name}"), text=f"text of {name}", **fields)  # type: ignore[arg-type]
 
 
-def leaf(name: str, parent: str = ROOT, depth: int = 1, given: Item | None = None) -> Create:
+def leaf(name: str, parent: str = ROOT, depth: int = 1, given: Item | None = None, **attributes: str | float) -> Create:
     made = given or item(name)
     return Create(
-        id=NodeId(name), parent=NodeId(parent), kind=NodeKind.LEAF, depth=depth, vector=vector(name), text=made.text, item=made
+        id=NodeId(name),
+        parent=NodeId(parent),
+        kind=NodeKind.LEAF,
+        depth=depth,
+        vector=vector(name),
+        text=made.text,
+        item=made,
+        attributes=attributes,
     )
 
 
-def summary(name: str, parent: str = ROOT, depth: int = 1) -> Create:
+def summary(name: str, parent: str = ROOT, depth: int = 1, *, above: str | None = None, **attributes: str | float) -> Create:
     return Create(
         id=NodeId(name),
         parent=NodeId(parent),
@@ -54,7 +61,17 @@ def summary(name: str, parent: str = ROOT, depth: int = 1) -> Create:
         cohesion=0.5,
         provisional=True,
         text=f"provisional {name}",
+        attributes=attributes,
+        above=None if above is None else NodeId(above),
     )
+
+
+def annotate(name: str, **attributes: str | float) -> Annotate:
+    return Annotate(node=NodeId(name), attributes=attributes)
+
+
+def link(name: str, *others: str, weights: Sequence[float] = ()) -> Link:
+    return Link(node=NodeId(name), others=tuple(map(NodeId, others)), weights=tuple(weights))
 
 
 def grow(name: str, *nodes: str) -> Grow:

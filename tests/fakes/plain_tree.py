@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from memory.changes import ChangeSet, Create, Grow, LogEntry, Move, Rewrite, Step
+from memory.changes import Annotate, ChangeSet, Create, Grow, Link, LogEntry, Move, Rewrite, Step
 from memory.model import ROOT, EventId, Mark, Node, NodeId, NodeKind, mark
 from memory.ports.store import Applied, Receipt, Seen, Stale
 
@@ -25,6 +25,7 @@ class PlainTree:
     )
     waiting: dict[NodeId, list[tuple[Mark, NodeId]]] = field(default_factory=dict)
     receipts: dict[EventId, Receipt] = field(default_factory=dict)
+    links: list[Link] = field(default_factory=list)
     rewrites: int = 0
     calls: int = 0
 
@@ -64,7 +65,7 @@ class PlainTree:
     def _misfits(self, step: Step) -> list[NodeId]:
         match step:
             case Create():
-                return [step.id] * (step.id in self.nodes) + self._missing(step.parent)
+                return [step.id] * (step.id in self.nodes) + self._missing(step.parent, *([step.above] if step.above else []))
             case Move():
                 missing = self._missing(step.node, step.old_parent, step.parent)
                 return missing or [step.node] * (self.nodes[step.node].parent != step.old_parent)
@@ -73,6 +74,10 @@ class PlainTree:
             case Rewrite():
                 missing = self._missing(step.node, step.parent)
                 return missing or [step.node] * (self.nodes[step.node].parent != step.parent)
+            case Annotate():
+                return self._missing(step.node)
+            case Link():
+                return self._missing(step.node, *step.others)
 
     def _missing(self, *names: NodeId) -> list[NodeId]:
         return [name for name in names if name not in self.nodes]
@@ -97,8 +102,14 @@ class PlainTree:
                     cohesion=step.cohesion,
                     provisional=step.provisional,
                     item=step.item,
+                    attributes=dict(step.attributes),
                 )
                 self._bump(step.parent)
+                if step.above is not None:
+                    below = self.nodes[step.above]
+                    self._change(step.id, descendants=below.descendants, pending=below.pending)
+                    if waiting := self.waiting.get(step.above):
+                        self.waiting[step.id] = list(waiting)
                 if step.kind is NodeKind.LEAF:
                     self._change(ROOT, descendants=self.nodes[ROOT].descendants + 1)
             case Move():
@@ -126,6 +137,12 @@ class PlainTree:
                 self._bump(step.parent)
                 self.rewrites += 1
                 self.calls += step.cost.calls
+            case Annotate():
+                old = self.nodes[step.node]
+                self._change(step.node, attributes={**old.attributes, **step.attributes}, version=old.version + 1)
+            case Link():
+                if step.others:
+                    self.links.append(step)
 
     @property
     def by_mark(self) -> list[Node]:
@@ -153,5 +170,6 @@ def fields_of(node: Node, *, text: bool = True) -> Fields:
         node.cohesion,
         node.provisional,
         packed,
+        dict(node.attributes),
         *((node.text, node.item) if text else ()),
     )
