@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
@@ -50,6 +50,11 @@ class Parts:
     freshness: Freshness
 
 
+INDEX_LAG = 0.25
+"""Seconds that the index may stay behind while records come in, for want of a query: updates of few commits make many small
+segments, whose merging took more time at 100,000 leaves than the commits themselves."""
+
+
 class LocalMemory:
     """
     A memory that runs in this process; made by `open_local`.
@@ -70,6 +75,7 @@ class LocalMemory:
         self._index_behind = index_behind
         self._closed = False
         self._indexing: dict[TreeId, asyncio.Task[int]] = {}
+        self._ending = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         return self
@@ -154,9 +160,14 @@ class LocalMemory:
         """Have the index follow behind ingestion, so that the first query does not find all the work left to it."""
         running = self._indexing.get(tree)
         if running is None or running.done():
-            task = asyncio.create_task(self._parts.indexing.catch_up(tree), name=f"banyan-index-{tree}")
+            task = asyncio.create_task(self._index(tree), name=f"banyan-index-{tree}")
             task.add_done_callback(lambda done: self._indexed(tree, done))
             self._indexing[tree] = task
+
+    async def _index(self, tree: TreeId) -> int:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._ending.wait(), INDEX_LAG)
+        return await self._parts.indexing.catch_up(tree)
 
     def _indexed(self, tree: TreeId, task: asyncio.Task[int]) -> None:
         if self._indexing.get(tree) is task:
@@ -290,6 +301,7 @@ class LocalMemory:
         self._closed = True
         async with self._closing:
             await self._parts.pool.stop()
+            self._ending.set()
             await asyncio.gather(*self._indexing.values(), return_exceptions=True)
 
 
