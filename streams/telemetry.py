@@ -9,7 +9,7 @@ import structlog
 
 from streams.settings import LogSettings
 
-_NOISY = ("httpx", "httpcore", "openai", "huggingface_hub", "urllib3", "filelock", "asyncio")
+_NOISY = ("httpx", "httpx2", "httpcore", "httpcore2", "openai", "huggingface_hub", "urllib3", "filelock", "asyncio")
 
 
 def configure_logging(settings: LogSettings) -> None:
