@@ -11,12 +11,12 @@ import msgspec
 
 from memory.adapters.codec import KIND_NUMBER, KINDS, STORED, decode_item, decode_rows, decode_vector
 from memory.errors import StoreDamagedError
-from memory.model import ROOT, EmbeddingModel, EventId, Mark, Node, NodeId, NodeKind, TreeId, TreeInfo
-from memory.ports.store import Cost, Create, Grow, LogEntry, Move, Receipt, Rewrite, Step
+from memory.model import ROOT, Attributes, EmbeddingModel, EventId, Mark, Node, NodeId, NodeKind, TreeId, TreeInfo
+from memory.ports.store import Annotate, Cost, Create, Grow, Link, LogEntry, Move, Receipt, Rewrite, Step
 
 ROW = struct.Struct(">BBHIIIIdd")
-"""Kind, provisional, depth, version, routing, descendants, pending, mark, cohesion; the parent's id follows. The scripts have the
-same (`scripts/lib_rows.lua`)."""
+"""Kind, provisional, depth, version, routing, descendants, pending, mark, cohesion; the parent's id follows, then attributes if
+there are any, as msgpack after a zero byte. The scripts have the same (`scripts/lib_rows.lua`)."""
 NUMBER = struct.Struct(">d")
 """A whole number up to 2**53 as the scripts write it: Lua has only doubles, and the order of the bytes is the numbers'."""
 MARK_MAX = (1 << 53) - 1
@@ -50,6 +50,8 @@ class LoggedCreate(msgspec.Struct, array_like=True, tag=0, gc=False):
     vector: bytes
     cohesion: float
     provisional: bool
+    attributes: dict[str, str | float] | None = None
+    above: int = 0
 
 
 class LoggedMove(msgspec.Struct, array_like=True, tag=1, gc=False):
@@ -82,7 +84,22 @@ class LoggedRewrite(msgspec.Struct, array_like=True, tag=3, gc=False):
     tokens_out: int
 
 
-LoggedStep = LoggedCreate | LoggedMove | LoggedGrow | LoggedRewrite
+class LoggedAnnotate(msgspec.Struct, array_like=True, tag=4, gc=False):
+    """`Annotate`."""
+
+    node: int
+    attributes: dict[str, str | float]
+
+
+class LoggedLink(msgspec.Struct, array_like=True, tag=5, gc=False):
+    """`Link`."""
+
+    node: int
+    others: tuple[int, ...]
+    weights: tuple[float, ...]
+
+
+LoggedStep = LoggedCreate | LoggedMove | LoggedGrow | LoggedRewrite | LoggedAnnotate | LoggedLink
 
 
 class LoggedCommit(msgspec.Struct, array_like=True):
@@ -97,6 +114,8 @@ _commits = msgspec.msgpack.Decoder(LoggedCommit)
 _trees = msgspec.msgpack.Decoder(StoredTree)
 _names = msgspec.msgpack.Decoder(list[str])
 _contents = msgspec.msgpack.Decoder(tuple[str, bytes | None])
+_attributes = msgspec.msgpack.Decoder(dict[str, str | float])
+_links = msgspec.msgpack.Decoder(tuple[str, tuple[str, ...], tuple[float, ...]])
 _receipts = msgspec.msgpack.Decoder(tuple[bytes, tuple[str, ...]])
 
 
@@ -126,6 +145,29 @@ def root_row() -> bytes:
     return ROW.pack(KIND_NUMBER[NodeKind.ROOT], 0, 0, 1, 0, 0, 0, 0.0, 1.0)
 
 
+def encode_attributes(attributes: Attributes) -> bytes:
+    """What follows the parent in a row: nothing where there are none."""
+    return b"\0" + encode(attributes) if attributes else b""
+
+
+def decode_tail(row: bytes) -> tuple[NodeId, Attributes]:
+    """The parent's id and the attributes of a row."""
+    parent, _, attributes = row[ROW.size :].partition(b"\0")
+    return NodeId(parent.decode()), _attributes.decode(attributes) if attributes else {}
+
+
+def encode_link(link: Link) -> bytes:
+    """Edges without their mark, which the script puts in front."""
+    return encode((link.node, link.others, link.weights))
+
+
+def decode_link(data: bytes) -> tuple[Mark, Link]:
+    """When edges were made, and the edges."""
+    node, others, weights = _links.decode(data[NUMBER.size :])
+    link = Link(node=NodeId(node), others=tuple(map(NodeId, others)), weights=weights)
+    return Mark(int(NUMBER.unpack_from(data)[0])), link
+
+
 def encode_content(text: str, item: bytes | None) -> bytes:
     """What follows a node's vector."""
     return encode((text, item))
@@ -150,9 +192,10 @@ def decode_node(node: NodeId, row: bytes, content: bytes, *, dimension: int, vec
         start = dimension * STORED.itemsize
         found = None if is_root else decode_vector(content[:start])
     text, item = _contents.decode(content[start:])
+    parent, attributes = decode_tail(row)
     return Node(
         id=node,
-        parent=None if is_root else NodeId(row[ROW.size :].decode()),
+        parent=None if is_root else parent,
         kind=KINDS[kind],
         depth=depth,
         mark=Mark(int(at)),
@@ -165,6 +208,7 @@ def decode_node(node: NodeId, row: bytes, content: bytes, *, dimension: int, vec
         pending=pending,
         provisional=bool(provisional),
         item=None if item is None else decode_item(item, text),
+        attributes=attributes,
     )
 
 
@@ -208,6 +252,8 @@ def encode_commit(
                         vector=b"" if leaf else vector,
                         cohesion=step.cohesion,
                         provisional=step.provisional,
+                        attributes=dict(step.attributes) or None,
+                        above=0 if step.above is None else numbers[step.above],
                     )
                 )
             case Move():
@@ -228,6 +274,10 @@ def encode_commit(
                         tokens_out=cost.tokens_out,
                     )
                 )
+            case Annotate():
+                logged.append(LoggedAnnotate(numbers[step.node], dict(step.attributes)))
+            case Link():
+                logged.append(LoggedLink(numbers[step.node], tuple([numbers[node] for node in step.others]), step.weights))
     return encode(LoggedCommit(at, list(events), logged))
 
 
@@ -270,6 +320,8 @@ def _step(logged: LoggedStep, nodes: Sequence[NodeId], rows: Any) -> Step:
                 vector=next(rows),
                 cohesion=logged.cohesion,
                 provisional=logged.provisional,
+                attributes=logged.attributes or {},
+                above=nodes[logged.above - 1] if logged.above else None,
             )
         case LoggedMove():
             return Move(
@@ -289,4 +341,10 @@ def _step(logged: LoggedStep, nodes: Sequence[NodeId], rows: Any) -> Step:
                 through=Mark(logged.through),
                 provisional=logged.provisional,
                 cost=Cost(calls=logged.calls, tokens_in=logged.tokens_in, tokens_out=logged.tokens_out),
+            )
+        case LoggedAnnotate():
+            return Annotate(node=nodes[logged.node - 1], attributes=logged.attributes)
+        case LoggedLink():
+            return Link(
+                node=nodes[logged.node - 1], others=tuple([nodes[node - 1] for node in logged.others]), weights=logged.weights
             )

@@ -13,10 +13,20 @@ from typing import Any
 import msgspec
 
 from memory.adapters.codec import KIND_NUMBER, encode_item, encode_vectors
-from memory.adapters.redis.codec import MARK_MAX, encode, encode_commit, encode_content, encode_receipt, for_lua
+from memory.adapters.redis.codec import (
+    MARK_MAX,
+    encode,
+    encode_attributes,
+    encode_commit,
+    encode_content,
+    encode_link,
+    encode_receipt,
+    for_lua,
+)
 from memory.adapters.redis.keys import TreeKeys
-from memory.model import MARK_BITS, ROOT, NodeId, NodeKind
-from memory.ports.store import ChangeSet, Create, Grow, Move, Rewrite
+from memory.changes import check_attributes, check_link
+from memory.model import MARK_BITS, ROOT, Attributes, NodeId, NodeKind
+from memory.ports.store import Annotate, ChangeSet, Create, Grow, Link, Move, Rewrite, Step
 
 DEPTH_MAX = (1 << 16) - 1
 
@@ -44,7 +54,15 @@ class Request(msgspec.Struct):
     guarded: list[int]
     """Nodes whose children are added or moved: refused while another's lease has them."""
     new: list[list[Any]]
-    """Node, kind, provisional, depth, version, routing, descendants, cohesion, parent, position of its step, content."""
+    """Node, kind, provisional, depth, version, routing, descendants, cohesion, parent, position of its step, content, attributes as
+    they stand in a row."""
+    over: list[tuple[int, int, int, int]]
+    """New node, node whose stored descendants and contributions it takes over, keys of the contributions of this one and of the
+    new one."""
+    annotated: list[tuple[int, Attributes]]
+    """Node, attributes to be set."""
+    links: list[tuple[int, int, msgspec.Raw]]
+    """Key of edges, position of the step, edges."""
     changed: list[list[Any]]
     """Node, routing +, version +, descendants +, parent or 0, depth, then cohesion (or false), provisional, content."""
     leaving: list[tuple[int, int]]
@@ -86,6 +104,8 @@ class Demand:
     through: int = 0
     grows: list[int] = field(default_factory=list)
     """Grow, mark through which it is trimmed again, …"""
+    over: Demand | None = None
+    """Whose stored descendants and contributions it takes over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +142,8 @@ class _Folding:
         self._moved: dict[int, int] = {}
         """Of the nodes that were there and are moved, the first parent."""
         self._counts: dict[str, int] = {}
+        self._annotated: list[tuple[int, Attributes]] = []
+        self._links: list[tuple[int, Link]] = []
 
     def folded(self) -> Folded:
         changes = self._changes
@@ -134,15 +156,7 @@ class _Folding:
             self._demand(leaf)
         first_leaves = len(self._demands)
         for position, step in enumerate(changes.steps):
-            match step:
-                case Create():
-                    self._create(step, position)
-                case Move():
-                    self._move(step)
-                case Grow():
-                    self._grow(step, position)
-                case Rewrite():
-                    self._rewrite(step)
+            self._fold(step, position)
         if leaves:
             self._there(ROOT).descendants += len(leaves)
         expects = [
@@ -167,6 +181,21 @@ class _Folding:
 
     # ------------------------------------------------------------------------------------------------------------- steps
 
+    def _fold(self, step: Step, position: int) -> None:
+        match step:
+            case Create():
+                self._create(step, position)
+            case Move():
+                self._move(step)
+            case Grow():
+                self._grow(step, position)
+            case Rewrite():
+                self._rewrite(step)
+            case Annotate():
+                self._annotate(step)
+            case Link():
+                self._link(step, position)
+
     def _demand(self, name: NodeId) -> Demand:
         found = self._demands.get(name)
         if found is None:
@@ -186,6 +215,11 @@ class _Folding:
         if step.kind is NodeKind.ROOT or (step.kind is NodeKind.LEAF) != (step.item is not None):
             raise ValueError(f"node {step.id}: a leaf has an item, a summary has none, and the root is not made by a step")
         _check_depth(step.id, step.depth)
+        check_attributes(step.attributes)
+        if step.above is not None and step.kind is not NodeKind.SUMMARY:
+            raise ValueError(f"node {step.id}: only a summary is put above another")
+        if "\0" in step.parent:
+            raise ValueError(f"node {step.id}: the parent's id has a zero byte")
         demand = self._demand(step.id)
         if demand.created is not None or demand.present:
             self._contradictions.append(demand.number)
@@ -196,6 +230,10 @@ class _Folding:
         demand.created, demand.position, demand.parent, demand.vector = step, position, parent.number, vector
         demand.version, demand.depth = 1, step.depth
         demand.cohesion, demand.provisional, demand.text = step.cohesion, step.provisional, step.text
+        if step.above is not None:
+            below = self._summary(step.above)
+            demand.over = below.over if below.created is not None else below
+            demand.descendants, demand.grows, demand.through = below.descendants, list(below.grows), below.through
         self._count(f"{_letter(step)}{step.depth}", 1)
         self._count("leaves" if step.kind is NodeKind.LEAF else "summaries", 1)
 
@@ -245,6 +283,22 @@ class _Folding:
         ):
             self._count(field_, change)
 
+    def _annotate(self, step: Annotate) -> None:
+        check_attributes(step.attributes)
+        if step.node == ROOT:
+            raise ValueError("the root has no attributes")
+        demand = self._there(step.node)
+        demand.version += 1
+        if step.attributes:
+            self._annotated.append((demand.number, step.attributes))
+
+    def _link(self, step: Link, position: int) -> None:
+        check_link(step)
+        for node in (step.node, *step.others):
+            self._there(node)
+        if step.others:
+            self._links.append((position, step))
+
     def _summary(self, name: NodeId) -> Demand:
         demand = self._there(name)
         if name == ROOT or (demand.created is not None and demand.created.kind is not NodeKind.SUMMARY):
@@ -277,6 +331,7 @@ class _Folding:
         leaving: list[tuple[int, int]] = []
         coming: dict[int, list[int]] = {}
         grown: list[tuple[int, int, int, list[int]]] = []
+        over: list[tuple[int, int, int, int]] = []
         for name, demand in self._demands.items():
             number, made = demand.number, demand.created
             content = None
@@ -302,6 +357,9 @@ class _Folding:
                 coming.setdefault(self._key(keys.children(names[demand.parent - 1])), []).append(number)
             if demand.grows or demand.through or moved:
                 grown.append((number, self._key(keys.contributions(name)), demand.through, demand.grows))
+            if demand.over is not None:
+                other = names[demand.over.number - 1]
+                over.append((number, demand.over.number, self._key(keys.contributions(other)), self._key(keys.contributions(name))))
         if events:
             self._count("events", len(events))
         new.sort(key=lambda row: int(row[9]))  # nodes are kept in the order of their steps
@@ -324,6 +382,9 @@ class _Folding:
                 demand.number for demand in self._demands.values() if demand.created is None and demand.number in self._guarded
             ],
             new=new,
+            over=over,
+            annotated=self._annotated,
+            links=[(self._key(keys.links), position, for_lua(encode_link(link))) for position, link in self._links],
             changed=changed,
             leaving=leaving,
             coming=list(coming.items()),
@@ -346,6 +407,7 @@ def _new_row(demand: Demand, made: Create, content: msgspec.Raw | None) -> list[
         demand.parent,
         demand.position,
         content,
+        for_lua(encode_attributes(made.attributes)),
     ]
 
 

@@ -49,7 +49,7 @@ class TreeKeys:
 
     @property
     def nodes(self) -> str:
-        """Hash, node to row: kind, depth, counters, mark, parent (36 bytes and the parent's id)."""
+        """Hash, node to row: kind, depth, counters, mark, parent, attributes (36 bytes and the parent's id, and attributes if any)."""
         return self.base + "n"
 
     @property
@@ -76,6 +76,11 @@ class TreeKeys:
     def dirty(self) -> str:
         """Sorted set: nodes with contributions, deepest first, then oldest first."""
         return self.base + "d"
+
+    @property
+    def links(self) -> str:
+        """List: edges of the association graph in the order of their making, one element a `Link`."""
+        return self.base + "a"
 
     def children(self, node: NodeId) -> str:
         """Sorted set: a node's children by mark."""
@@ -116,5 +121,5 @@ class TreeKeys:
         return self.base + "f"
 
     def whole(self) -> Iterable[str]:
-        """The keys that exist once a tree and grow with it."""
-        return (self.identity, self.state, self.nodes, self.content, self.order, self.events, self.log, self.dirty)
+        """The keys that exist at most once a tree and grow with it."""
+        return (self.identity, self.state, self.nodes, self.content, self.order, self.events, self.log, self.dirty, self.links)

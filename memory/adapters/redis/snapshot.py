@@ -17,15 +17,17 @@ import msgspec
 import numpy as np
 
 from memory.adapters.codec import KINDS, STORED
-from memory.adapters.redis.codec import ROW, decode_node, encode
+from memory.adapters.redis.codec import ROW, decode_link, decode_node, decode_tail, encode
 from memory.adapters.redis.keys import TreeKeys
 from memory.adapters.redis.link import Link
+from memory.changes import Link as Edges
 from memory.errors import StoreBusyError
-from memory.model import ROOT, Node, NodeId, TreeId
+from memory.model import MARK_BITS, ROOT, Attributes, Node, NodeId, TreeId
 from memory.ports.store import Skeleton
 
 PAGE = 500
 """Nodes a script reads at most: half a millisecond of the server."""
+LINKS_PER_READ = 1_000
 COMMITS = 200
 """Commits a script looks through at most."""
 ROUNDS_MAX = 200
@@ -190,12 +192,16 @@ async def skeleton(link: Link, tree: TreeId) -> Skeleton:
     ids: list[NodeId] = []
     parents: list[NodeId | None] = []
     counters: list[tuple[int, ...]] = []
+    attributes: dict[NodeId, Attributes] = {}
     vectors = bytearray()
     try:
         for raw in await snapshot.read():
             name = NodeId(raw.id.decode())
             ids.append(name)
-            parents.append(None if name == ROOT else NodeId(raw.row[ROW.size :].decode()))
+            parent, own = decode_tail(raw.row)
+            parents.append(None if name == ROOT else parent)
+            if own:
+                attributes[name] = own
             kind, _, depth, version, routing, descendants, *_ = ROW.unpack_from(raw.row)
             counters.append((kind, depth, version, routing, descendants))
             vectors += raw.content
@@ -213,4 +219,22 @@ async def skeleton(link: Link, tree: TreeId) -> Skeleton:
         routings=routings.copy(),
         descendants=descendants.copy(),
         vectors=np.frombuffer(bytes(vectors), STORED).reshape(len(ids), snapshot.dimension).astype(np.float16, copy=False),
+        attributes=attributes,
+        links=await links(link, tree, through=snapshot.seq),
     )
+
+
+async def links(link: Link, tree: TreeId, *, through: int | None = None) -> tuple[Edges, ...]:
+    """Edges in the order of their making, up to a commit; the list only grows, so that pages fit together."""
+    key = link.keys(tree).links
+    found: list[Edges] = []
+    start = 0
+    while page := await link.command("LRANGE", key, start, start + LINKS_PER_READ - 1):
+        for data in page:
+            at, edges = decode_link(data)
+            if through is None or at >> MARK_BITS <= through:
+                found.append(edges)
+        if len(page) < LINKS_PER_READ:
+            break
+        start += len(page)
+    return tuple(found)

@@ -25,6 +25,7 @@ from memory.adapters.redis.history import History
 from memory.adapters.redis.keys import TreeKeys, trees_key
 from memory.adapters.redis.link import Argument, Link
 from memory.adapters.redis.sizes import tree_bytes
+from memory.changes import Link as Edges
 from memory.errors import LeaseLostError, TreeNotFoundError
 from memory.model import EventId, Mark, Node, NodeId, TreeId, TreeInfo
 from memory.ports.leases import Lease
@@ -282,6 +283,11 @@ class RedisTreeStore(TreeStore):
                 break
         found.sort(key=lambda receipt: receipt.seq)
         return {receipt.event_id: receipt.leaves for receipt in found if receipt.seq <= seq}
+
+    async def links(self, tree: TreeId) -> tuple[Edges, ...]:
+        """Edges of the association graph."""
+        await self.tree(tree)
+        return await snapshot.links(self._link, tree)
 
     async def stats(self, tree: TreeId) -> TreeStats:
         """Counts over the tree."""

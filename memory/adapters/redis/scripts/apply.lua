@@ -2,7 +2,7 @@
 -- Compare and apply one change set: all of it or nothing (memory/ports/store.py; decision 0006).
 --
 -- KEYS  1 state  2 nodes  3 content  4 events  5 order  6 log  7 dirty  8 … 15 leases (ends, held, nodes, granted, queue, seen,
---       wants, token: see lib_leases)  16 … children and contributions of the nodes that the request names by number
+--       wants, token: see lib_leases)  16 … children, contributions and edges that the request names by number
 -- ARGV  1 msgpack request (memory/adapters/redis/folding.py)  2 msgpack names  3 body of the log entry  4 name of this commit
 --       5 token of a lease, or ""  6 "1" when this is asked again after an answer was lost  7 "1" to write even when nothing is
 --       changed, so that a WAIT that follows covers what was found  8 "1" to refuse what would change the children of a node that
@@ -12,7 +12,7 @@
 --       {5, dimension} the vectors have another · {6} the lease has ended ·
 --       {7} the commit that the caller has seen is not in this history
 -- ERROR NOTREE
--- COST  O(steps + names + contributions added or trimmed + log of children of the parents); reads and writes nothing else
+-- COST  O(steps + names + contributions added, trimmed or taken over + log of children of the parents); no other reads or writes
 -- include: lib_leases
 -- include: lib_rows
 -- include: lib_log
@@ -62,12 +62,13 @@ if #request.events > 0 then
 end
 if request.dimension > 0 and request.dimension ~= dimension then return {5, dimension} end
 
-local rows = {} -- by number of the name: {kind, provisional, depth, version, routing, descendants, pending, mark, cohesion, parent}
+-- By number of the name: {kind, provisional, depth, version, routing, descendants, pending, mark, cohesion, parent, attributes}.
+local rows = {}
 for index, packed in ipairs(hmget(NODES, names)) do
   if packed then
     local kind, provisional, depth, version, routing, descendants, pending, mark, cohesion = struct.unpack(ROW, packed)
-    local parent = string.sub(packed, ROW_SIZE + 1)
-    rows[index] = {kind, provisional, depth, version, routing, descendants, pending, mark, cohesion, parent}
+    local parent, attributes = tail_of(packed)
+    rows[index] = {kind, provisional, depth, version, routing, descendants, pending, mark, cohesion, parent, attributes}
   end
 end
 
@@ -120,14 +121,30 @@ local function count(field, change) counts[field] = (counts[field] or 0) + chang
 local changed = {} -- numbers of the names whose rows are written
 local written = {} -- for the hash of contents
 
+local function mark_at(key, position)
+  local packed = redis.call('LINDEX', key, position)
+  return packed and (struct.unpack('>d', packed))
+end
+local function place(row, index, oldest) return struct.pack('>dd', oldest, row[8]) .. names[index] end
+
 local ids = {}
 for position, new in ipairs(request.new) do
   local index = new[1]
-  rows[index] = {new[2], new[3], new[4], new[5], new[6], new[7], 0, base + new[10], new[8], names[new[9]]}
+  rows[index] = {new[2], new[3], new[4], new[5], new[6], new[7], 0, base + new[10], new[8], names[new[9]], new[12]}
   ids[position] = names[index]
   changed[#changed + 1] = index
   written[#written + 1] = names[index]
   written[#written + 1] = new[11]
+end
+for _, over in ipairs(request.over) do
+  -- What the other node has in the store, before this set changes it.
+  local row, other = rows[over[1]], rows[over[2]]
+  row[6], row[7] = row[6] + other[6], other[7]
+  if other[7] > 0 then
+    redis.call('COPY', KEYS[FIRST_KEY + over[3]], KEYS[FIRST_KEY + over[4]])
+    redis.call('ZADD', DIRTY, -row[3], place(row, over[1], mark_at(KEYS[FIRST_KEY + over[4]], 0)))
+    count('pending', other[7])
+  end
 end
 local before = {} -- depths of dirty nodes as they were
 for _, change in ipairs(request.changed) do
@@ -149,11 +166,17 @@ for _, change in ipairs(request.changed) do
   changed[#changed + 1] = index
 end
 
--- Contributions: a list a node, oldest first, each the mark (double) and the leaf's id.
-local function mark_at(key, position)
-  local packed = redis.call('LINDEX', key, position)
-  return packed and (struct.unpack('>d', packed))
+for _, annotated in ipairs(request.annotated) do
+  local row = rows[annotated[1]]
+  local attributes = row[11] == '' and {} or cmsgpack.unpack(string.sub(row[11], 2))
+  for name, value in pairs(annotated[2]) do attributes[name] = value end
+  row[11] = '\0' .. cmsgpack.pack(attributes)
 end
+for _, link in ipairs(request.links) do
+  redis.call('RPUSH', KEYS[FIRST_KEY + link[1]], struct.pack('>d', base + link[2]) .. link[3])
+end
+
+-- Contributions: a list a node, oldest first, each the mark (double) and the leaf's id.
 local function trimmed(key, size, through)
   local low, high = 0, size -- the first `low` are to go, those from `high` on stay
   while low < high do
@@ -164,7 +187,6 @@ local function trimmed(key, size, through)
 end
 local contributions = {}
 for position, grow in ipairs(request.grows) do contributions[position] = struct.pack('>d', base + grow[1]) .. names[grow[2]] end
-local function place(row, index, oldest) return struct.pack('>dd', oldest, row[8]) .. names[index] end
 for _, grown in ipairs(request.grown) do
   local index, key, through = grown[1], KEYS[FIRST_KEY + grown[2]], grown[3]
   local row = rows[index]
@@ -197,7 +219,7 @@ local packed = {}
 for _, index in ipairs(changed) do
   local row = rows[index]
   packed[#packed + 1] = names[index]
-  packed[#packed + 1] = struct.pack(ROW, unpack(row, 1, 9)) .. row[10]
+  packed[#packed + 1] = struct.pack(ROW, unpack(row, 1, 9)) .. row[10] .. row[11]
 end
 many('HSET', NODES, packed)
 many('HSET', CONTENT, written)

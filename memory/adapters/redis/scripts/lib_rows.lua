@@ -1,11 +1,19 @@
 -- Rows of nodes; put in front of the scripts that say `-- include: lib_rows`.
 --
 -- A row: kind, provisional (bytes), depth (2), version, routing, descendants, pending (4 each), mark, cohesion (doubles), big
--- endian, then the parent's id. The text, item and vector are in another hash: vector first (2 bytes a dimension), then the rest.
+-- endian, then the parent's id; then, of the few nodes that have attributes, a zero byte and those as msgpack. The text, item and
+-- vector are in another hash: vector first (2 bytes a dimension), then the rest.
 
 local ROW = '>BBHI4I4I4I4dd'
 local ROW_SIZE = 36
 local CHUNK = 2000
+
+-- A row's parent, and its attributes with the zero byte before them, or ''.
+local function tail_of(row)
+  local zero = string.find(row, '\0', ROW_SIZE + 1, true)
+  if not zero then return string.sub(row, ROW_SIZE + 1), '' end
+  return string.sub(row, ROW_SIZE + 1, zero - 1), string.sub(row, zero)
+end
 
 -- Values of the fields of a hash, `false` for those that are missing; any number of fields.
 local function hmget(key, fields)

@@ -29,7 +29,7 @@ while #level > 0 do
       reply[#reply + 1] = id
       reply[#reply + 1] = rows[index]
       reply[#reply + 1] = slice(contents[index], 'c', dimension)
-      above[#above + 1] = string.sub(rows[index], ROW_SIZE + 1)
+      above[#above + 1] = tail_of(rows[index]) -- the first of the two
     end
   end
   level = {}
