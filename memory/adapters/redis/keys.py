@@ -49,7 +49,7 @@ class TreeKeys:
 
     @property
     def nodes(self) -> str:
-        """Hash, node to row: kind, depth, counters, mark, parent, attributes (36 bytes and the parent's id, and attributes if any)."""
+        """Hash, node to row: kind, depth, counters, mark, parent, attributes (36 bytes, the parent's id, attributes if any)."""
         return self.base + "n"
 
     @property
