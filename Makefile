@@ -10,7 +10,7 @@ DEMO_ARGS ?=
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install services demo test check bench lock format clean
+.PHONY: help install services demo test check schemas bench lock format clean
 
 help: ## Show the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ check: install ## Lint, format, types, layers, duplicates.
 format: install ## Apply lint fixes and formatting.
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+schemas: install ## Write the schemas of records and the AsyncAPI document below deploy/, from the models.
+	@$(BIN)/python -m streams.schemas deploy
 
 bench: install ## Measure the figures of docs/benchmarks.md on this machine.
 	@$(BIN)/python -m tests.bench
