@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from memory.errors import QueryError
-from memory.model import ROOT, EventId, Node, NodeId, NodeKind, TreeId, Vector
+from memory.model import Node, NodeId, NodeKind, TreeId, Vector
 from memory.ports.embedder import Embedder
 from memory.ports.index import NodeIndex, Scope
 from memory.ports.store import TreeStore
@@ -107,10 +106,13 @@ class Query:
             QueryError: out of bounds; the message says which.
         """
         ranking = await self._rank(tree, text, k=k, strategy=strategy, scope=scope, group=group, explain=explain)
-        nodes = await self._store.nodes(tree, [ranked.node for ranked in ranking.ranked])
-        chosen = [ranked for ranked in ranking.ranked if ranked.node in nodes]
+        chosen: Sequence[Ranked] = ranking.ranked
         if group != "none":
-            chosen = best_of_each(chosen, lambda ranked: _group(nodes[ranked.node], group), limit=k)
+            ungrouped = await self._store.nodes(tree, [ranked.node for ranked in chosen])
+            chosen = [ranked for ranked in chosen if ranked.node in ungrouped]
+            chosen = best_of_each(chosen, lambda ranked: _group(ungrouped[ranked.node], group), limit=k)
+        nodes = await self._store.lineage(tree, [ranked.node for ranked in chosen])
+        chosen = [ranked for ranked in chosen if ranked.node in nodes]
         hits = await self._hits(tree, chosen, nodes)
         return SearchAnswer(hits=hits, seq=ranking.seq, strategy=strategy, trace=ranking.trace)
 
@@ -166,21 +168,22 @@ class Query:
             )
             raise QueryError(f"strategy {strategy!r} does not work on a {info.structure} tree; there {works} work")
         vector = await self.embed(text)
-        await self._indexing.catch_up(tree)
+        # Up to the commits that were there when the question came: one read of the store less.
+        await self._indexing.catch_up(tree, to=info.seq)
         wanted = k if group == "none" else min(self._settings.k_max, k * GROUP_WIDTH)
         if group != "none":
             scope = replace(scope, kinds=frozenset({NodeKind.LEAF}))
         return await chosen.rank(Question(tree=tree, text=text, vector=vector, k=wanted, scope=scope, explain=explain))
 
     async def _hits(self, tree: TreeId, ranked: Sequence[Ranked], nodes: Mapping[NodeId, Node]) -> tuple[Hit, ...]:
-        ancestors = await self._ancestors(tree, [nodes[found.node] for found in ranked])
+        """Hits of the nodes that were ranked; `nodes` has them and all above them."""
         summaries = [found.node for found in ranked if nodes[found.node].item is None]
-        below = dict(zip(summaries, await asyncio.gather(*(self._sources(tree, node) for node in summaries)), strict=True))
+        below = await self._store.events_below(tree, summaries, limit=SOURCES_MAX) if summaries else {}
         hits = []
         for found in ranked:
             node = nodes[found.node]
             item = node.item
-            path = [Crumb(id=above.id, text=above.text) for above in _path(node, ancestors)]
+            path = [Crumb(id=above.id, text=above.text) for above in _path(node, nodes)]
             sources = (item.event_id,) if item is not None else below[node.id]
             hits.append(
                 Hit(
@@ -202,35 +205,6 @@ class Query:
                 )
             )
         return tuple(hits)
-
-    async def _ancestors(self, tree: TreeId, nodes: Sequence[Node]) -> dict[NodeId, Node]:
-        """All summaries above the nodes, read a level at a time."""
-        found: dict[NodeId, Node] = {}
-        wanted = {node.parent for node in nodes if node.parent is not None and node.parent != ROOT}
-        while missing := [node for node in wanted if node not in found]:
-            level = await self._store.nodes(tree, missing)
-            if not level:
-                break
-            found.update(level)
-            wanted = {node.parent for node in level.values() if node.parent is not None and node.parent != ROOT}
-        return found
-
-    async def _sources(self, tree: TreeId, node: NodeId) -> tuple[EventId, ...]:
-        """Event ids below a summary, breadth first, up to a bound."""
-        events: dict[EventId, None] = {}
-        level = [node]
-        while level and len(events) < SOURCES_MAX:
-            below: list[NodeId] = []
-            for parent in level:
-                for child in await self._store.children(tree, parent, limit=SOURCES_MAX - len(events)):
-                    if child.item is not None:
-                        events[child.item.event_id] = None
-                    else:
-                        below.append(child.id)
-                if len(events) >= SOURCES_MAX:
-                    break
-            level = below
-        return tuple(events)[:SOURCES_MAX]
 
 
 def _path(node: Node, ancestors: Mapping[NodeId, Node]) -> list[Node]:
