@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from memory.adapters.embedded.claims import InProcessClaims
 from memory.adapters.embedded.clock import SystemClock
 from memory.adapters.embedded.extractive import ExtractiveSummarizer
 from memory.adapters.embedded.gate import FileLeases
@@ -26,6 +27,7 @@ from memory.adapters.embedded.leases import InProcessLeases
 from memory.adapters.embedded.store import SqliteTreeStore
 from memory.errors import StoreUnavailableError
 from memory.facade import LocalMemory, Parts
+from memory.ports.claims import NodeClaims
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 from memory.ports.index import NodeIndex
@@ -108,6 +110,7 @@ async def open_local(
         parts = _assemble(
             store=store,
             leases=gate if gate is not None else local,
+            claims=InProcessClaims(clock),
             index=index,
             embedder=embedder,
             summarizer=summarizer,
@@ -129,6 +132,7 @@ async def open_local(
 async def open_shared(
     store: TreeStore,
     leases: PathLeases,
+    claims: NodeClaims,
     *,
     embedder: Embedder,
     summarizer: Summarizer,
@@ -144,8 +148,8 @@ async def open_shared(
     The index is made from the change log when a tree is first searched, and follows it from then on: a tree of 100,000 nodes is
     read whole once a process.
 
-    Everything is as for `open_local`, but for the store and its leases, which are of all processes, and `release`, which gives back
-    what they hold and is called at the end.
+    Everything is as for `open_local`, but for the store, its leases and its claims, which are of all processes, and `release`,
+    which gives back what they hold and is called at the end.
 
     Raises:
         StoreUnavailableError: the store cannot be reached.
@@ -159,6 +163,7 @@ async def open_shared(
         parts = _assemble(
             store=store,
             leases=leases,
+            claims=claims,
             index=index,
             embedder=embedder,
             summarizer=summarizer,
@@ -180,6 +185,7 @@ def _assemble(
     *,
     store: TreeStore,
     leases: PathLeases,
+    claims: NodeClaims,
     index: NodeIndex,
     embedder: Embedder,
     summarizer: Summarizer,
@@ -197,7 +203,7 @@ def _assemble(
     summarize = Summarize(
         store=store, leases=leases, embedder=embedder, summarizer=summarizer, clock=clock, settings=settings.summaries
     )
-    pool = SummaryPool(jobs=jobs, summarize=summarize, settings=settings.summaries)
+    pool = SummaryPool(jobs=jobs, claims=claims, summarize=summarize, settings=settings.summaries)
     return Parts(
         store=store,
         index=index,

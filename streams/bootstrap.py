@@ -13,6 +13,7 @@ from streams.settings import Settings
 
 if TYPE_CHECKING:
     from memory.local import LocalMemory
+    from memory.ports.claims import NodeClaims
     from memory.ports.embedder import Embedder
     from memory.ports.leases import PathLeases
     from memory.ports.store import TreeStore
@@ -63,6 +64,7 @@ async def _shared_memory(settings: Settings, *, summaries: bool) -> LocalMemory:
     return await open_shared(
         backend.store,
         backend.leases,
+        backend.claims,
         embedder=embedder,
         summarizer=summarizer,
         release=backend.close,
@@ -86,8 +88,9 @@ class Backend:
 
     store: TreeStore
     leases: PathLeases
+    claims: NodeClaims
     close: Callable[[], Awaitable[None]]
-    """Releases both."""
+    """Releases them."""
 
 
 async def open_backend(settings: Settings) -> Backend:
@@ -103,16 +106,17 @@ async def open_backend(settings: Settings) -> Backend:
 
 async def _redis_backend(settings: Settings) -> Backend:
     try:
-        from memory.adapters.redis import Link, RedisPathLeases, RedisTreeStore  # noqa: PLC0415  # an optional extra
+        from memory.adapters.redis import Link, RedisNodeClaims, RedisPathLeases, RedisTreeStore  # noqa: PLC0415  # an optional extra
     except ModuleNotFoundError as error:
         raise SettingError("store: Redis needs the extra redis: pip install 'banyan-memory[redis]'") from error
     from streams.redis_options import redis_settings  # noqa: PLC0415
 
     link = await Link.open(redis_settings(settings))
-    return Backend(RedisTreeStore(link), RedisPathLeases(link), link.close)
+    return Backend(RedisTreeStore(link), RedisPathLeases(link), RedisNodeClaims(link), link.close)
 
 
 async def _embedded_backend(settings: Settings) -> Backend:
+    from memory.adapters.embedded.claims import InProcessClaims  # noqa: PLC0415
     from memory.adapters.embedded.clock import SystemClock  # noqa: PLC0415
     from memory.adapters.embedded.gate import FileLeases  # noqa: PLC0415
     from memory.adapters.embedded.store import SqliteTreeStore  # noqa: PLC0415
@@ -120,14 +124,15 @@ async def _embedded_backend(settings: Settings) -> Backend:
 
     file = store_file(settings)
     file.parent.mkdir(parents=True, exist_ok=True)
-    leases = FileLeases(file.with_suffix(LOCK_SUFFIX), SystemClock())
+    clock = SystemClock()
+    leases = FileLeases(file.with_suffix(LOCK_SUFFIX), clock)
     store = await SqliteTreeStore.open(file, leases=leases.local)
 
     async def close() -> None:
         await store.close()
         leases.close()
 
-    return Backend(store, leases, close)
+    return Backend(store, leases, InProcessClaims(clock), close)
 
 
 def store_file(settings: Settings) -> Path:

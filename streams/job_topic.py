@@ -11,10 +11,13 @@ from memory.errors import RecordError
 from memory.model import NodeId, TreeId
 from memory.ports.jobs import SummaryJob, SummaryJobs
 from memory.records import tree_id
-from streams.producing import SCHEMA_HEADER, Message, Producer
+from streams.dead_letters import NO_PLACE
+from streams.deliveries import Delivery
+from streams.producing import Message, Producer
+from streams.schema_versions import SCHEMA_HEADER, schema_of
 from streams.topics import job_key
 
-SCHEMA = b"summary-job/1"
+SCHEMA = schema_of("summary-job")
 _ONLY_PUTS = "jobs on the topic are taken by `banyan worker summaries`"
 
 
@@ -23,11 +26,13 @@ class JobMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     tree: str
     node: str
+    seq: int = 0
+    """The commit that made the node dirty; 0 where it is not known which."""
 
 
-def decode_job(data: bytes | None) -> tuple[TreeId, NodeId]:
+def decode_job(data: bytes | None) -> SummaryJob:
     """
-    Which node a message is about.
+    What a message is about.
 
     Raises:
         RecordError: it is no job.
@@ -38,7 +43,16 @@ def decode_job(data: bytes | None) -> tuple[TreeId, NodeId]:
         raise RecordError("record", f"is no summary job: {error}") from error
     if not message.node:
         raise RecordError("node", "is empty")
-    return tree_id(message.tree), NodeId(message.node)
+    if message.seq < 0:
+        raise RecordError("seq", "is negative")
+    return SummaryJob(tree=tree_id(message.tree), node=NodeId(message.node), seq=message.seq)
+
+
+def job_delivery(topic: str, job: SummaryJob) -> Delivery:
+    """A job that came with no message, as if it had: for its dead letter, which sends it when it is replayed."""
+    value = msgspec.json.encode(JobMessage(tree=job.tree, node=job.node, seq=job.seq))
+    key, headers = job_key(job.tree, job.node), ((SCHEMA_HEADER, SCHEMA),)
+    return Delivery(topic=topic, partition=NO_PLACE, offset=NO_PLACE, key=key, value=value, headers=headers)
 
 
 class JobTopic(SummaryJobs):
@@ -57,13 +71,15 @@ class JobTopic(SummaryJobs):
     def __init__(self, producer: Producer, topic: str) -> None:
         self._producer = producer
         self._topic = topic
-        self._unsent: dict[tuple[TreeId, NodeId], None] = {}
+        self._unsent: dict[tuple[TreeId, NodeId], int] = {}
+        """The commit that each is about."""
         self._sending = asyncio.Lock()
 
-    async def put(self, tree: TreeId, nodes: Sequence[NodeId]) -> None:
+    async def put(self, tree: TreeId, nodes: Sequence[NodeId], *, seq: int = 0) -> None:
         """Collect the nodes."""
         for node in nodes:
-            self._unsent[tree, node] = None
+            known = self._unsent.get((tree, node), seq)
+            self._unsent[tree, node] = max(known, seq) if known and seq else 0
 
     async def flush(self) -> int:
         """
@@ -80,11 +96,11 @@ class JobTopic(SummaryJobs):
                 await self._producer.send(
                     Message(
                         topic=self._topic,
-                        value=msgspec.json.encode(JobMessage(tree=tree, node=node)),
+                        value=msgspec.json.encode(JobMessage(tree=tree, node=node, seq=seq)),
                         key=job_key(tree, node),
                         headers=[(SCHEMA_HEADER, SCHEMA)],
                     )
-                    for tree, node in jobs
+                    for (tree, node), seq in jobs.items()
                 )
             except BaseException:
                 self._unsent = {**jobs, **self._unsent}
@@ -99,9 +115,12 @@ class JobTopic(SummaryJobs):
         """Not here."""
         raise TypeError(_ONLY_PUTS)
 
-    async def retry(self, job: SummaryJob, *, after: float) -> None:  # noqa: ARG002
+    async def retry(self, job: SummaryJob, *, after: float, failed: bool = True) -> None:  # noqa: ARG002
         """Not here."""
         raise TypeError(_ONLY_PUTS)
+
+    def hurry(self, tree: TreeId | None = None) -> None:
+        """Nothing waits here for more."""
 
     def backlog(self, tree: TreeId | None = None) -> int:
         """Jobs put and not yet sent; of one tree or of all."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -21,8 +22,9 @@ from memory.tree.thresholds import MemTreeParameters
 from streams.agents.batches import Batches
 from streams.bootstrap import open_backend, open_embedder, open_summarizer
 from streams.broker import Broker
-from streams.dead_letters import DeadLetters
-from streams.job_topic import JobTopic
+from streams.dead_letters import DeadLetters, DeadLetterShare, TooManyDeadLettersError
+from streams.job_topic import JobTopic, job_delivery
+from streams.liveness import end_process
 from streams.producing import Producer
 from streams.retrying import Retry
 from streams.settings import Settings
@@ -68,9 +70,7 @@ class Summarizing:
         await self.parts.aclose()
 
 
-async def open_ingesting(
-    settings: Settings, *, jobs: type[JobTopic] = JobTopic, embedder: Embedder | None = None
-) -> Ingesting:
+async def open_ingesting(settings: Settings, *, jobs: type[JobTopic] = JobTopic, embedder: Embedder | None = None) -> Ingesting:
     """
     The parts of `banyan worker ingest`.
 
@@ -110,7 +110,7 @@ async def open_ingesting(
             ingest=ingest,
             store=backend.store,
             jobs=job_topic,
-            dead=DeadLetters(producer, names.dead_letters.name, clock),
+            dead=DeadLetters(producer, names.dead_letters.name, clock, dead_letter_share(settings)),
             clock=clock,
             limits=limits,
             log=_log,
@@ -118,13 +118,21 @@ async def open_ingesting(
         return Ingesting(batches, parts.pop_all())
 
 
-async def open_summarizing(settings: Settings, *, summarizer: Summarizer | None = None) -> Summarizing:
+def dead_letter_share(settings: Settings) -> DeadLetterShare:
+    """What watches how many records a worker gives up."""
+    return DeadLetterShare(settings.worker.dead_letters_max, settings.worker.dead_letters_window)
+
+
+async def open_summarizing(
+    settings: Settings, *, summarizer: Summarizer | None = None, end: Callable[[str], None] = end_process
+) -> Summarizing:
     """
     The parts of `banyan worker summaries`; the pool is not started yet.
 
     Args:
         settings: in force.
         summarizer: instead of the one that the settings name.
+        end: ends the process when it cannot go on.
 
     Raises:
         BanyanError: a setting, the store, a model or the broker cannot be used.
@@ -139,15 +147,30 @@ async def open_summarizing(settings: Settings, *, summarizer: Summarizer | None 
         parts.push_async_callback(summarizer.close)
         producer = await Producer(Broker.of(settings)).start()
         parts.push_async_callback(producer.stop)
-        dead = DeadLetters(producer, topics(settings.kafka).dead_letters.name, clock)
+        names = topics(settings.kafka)
+        dead = DeadLetters(producer, names.dead_letters.name, clock, dead_letter_share(settings))
         retry = Retry(clock, _log)
         # Waiting for more contributions pays where calls are paid for.
         free = isinstance(summarizer, ExtractiveSummarizer)
         linger = 0.0 if free else settings.memory.summaries.linger.total_seconds()
+        given_up_now = 0
+
+        async def before() -> None:
+            nonlocal given_up_now
+            if given_up_now:
+                given_up_now -= 1
+            else:
+                dead.passed(1)
+            try:
+                await retry("sending dead letters", dead.flush)
+            except TooManyDeadLettersError as error:
+                end(str(error))
+                raise
+
         jobs = TakenJobs(
             InProcessSummaryJobs(clock, linger=linger),
             room=settings.worker.jobs_max,
-            before=lambda: retry("sending dead letters", dead.flush),
+            before=before,
             clock=clock,
             log=_log,
         )
@@ -161,10 +184,15 @@ async def open_summarizing(settings: Settings, *, summarizer: Summarizer | None 
         )
 
         def given_up(job: SummaryJob, error: Exception) -> None:
+            nonlocal given_up_now
+            given_up_now += 1
             _log.warning("summary given up", tree=job.tree, node=job.node, attempts=job.attempt + 1, error=str(error))
-            # One letter is enough for all messages about the node: what is to be done is in the store.
-            for message in jobs.messages(job)[:1]:
-                dead.put(message.delivery, error, attempts=job.attempt + 1)
+            # One letter is enough for all messages about the node: what is to be done is in the store. A job that came with no
+            # message (contributions that were left over) has one too, or nobody would learn of it.
+            first, *others = [message.delivery for message in jobs.messages(job)] or [job_delivery(names.summaries.name, job)]
+            dead.put(first, error, attempts=job.attempt + 1, also=others)
 
-        pool = SummaryPool(jobs=jobs, summarize=summarize, settings=settings.memory.summaries, given_up=given_up)
+        pool = SummaryPool(
+            jobs=jobs, claims=backend.claims, summarize=summarize, settings=settings.memory.summaries, given_up=given_up
+        )
         return Summarizing(jobs, dead, retry, pool, parts.pop_all())

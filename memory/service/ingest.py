@@ -237,7 +237,7 @@ class Ingest:
             if isinstance(outcome, Applied):
                 self.counters.commits += 1
                 self.counters.items += len(insertions)
-                await self._jobs.put(tree, dirty)
+                await self._jobs.put(tree, dirty, seq=outcome.seq)
                 return outcome
             if isinstance(outcome, Seen):
                 return outcome

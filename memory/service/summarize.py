@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import re
+import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 
 from memory.changes import ChangeSet, Cost, Expectation, Rewrite
 from memory.errors import (
     BanyanError,
+    ClaimBusyError,
     LeaseBusyError,
     LeaseLostError,
     PermanentError,
@@ -26,23 +28,26 @@ from memory.errors import (
     SummarizerError,
     TransientError,
 )
-from memory.model import Mark, Node, NodeId, NodeKind, TreeId, Vector
+from memory.model import MARK_BITS, Mark, Node, NodeId, NodeKind, TreeId
+from memory.ports.claims import Claim, NodeClaims
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 from memory.ports.jobs import SummaryJob, SummaryJobs
 from memory.ports.leases import PathLeases
 from memory.ports.store import Applied, Seen, Stale, TreeStore
-from memory.ports.summarizer import Summarizer, Summary, SummaryRequest, within_budget
-from memory.retrieval.text import attributed_text
+from memory.ports.summarizer import Summarizer, Summary, SummaryRequest
+from memory.service.claiming import TTL, kept
 from memory.service.embedding import embed
+from memory.service.gathering import CONTRIBUTIONS_PER_READ, Work, gather
 from memory.service.stages import Stages
 from memory.settings import SummarySettings
 from memory.tree.similarity import merge_means
 
-CONTRIBUTIONS_PER_READ = 1_000
 _NO_TEXT = re.compile("[\x00\ud800-\udfff]")
 LEASE_TTL = timedelta(seconds=10)
 LEASE_WAIT = timedelta(seconds=1)
+BUSY_WAIT_MAX = 1.0  # seconds
+"""After which a node that another worker has is looked at again."""
 
 
 class JobOutcome(StrEnum):
@@ -56,6 +61,8 @@ class JobOutcome(StrEnum):
     """A new summary was written and contributions beyond the token budget are left."""
     CHANGED = "changed"
     """The node changed meanwhile; the work was dropped."""
+    COVERED = "covered"
+    """All that the job was about is in the summary already, and what waits came later: nothing was asked."""
 
 
 @dataclass(slots=True)
@@ -69,6 +76,10 @@ class SummaryCounts:
     """Leaves folded into summaries, counted at each of them."""
     failed: int = 0
     """Attempts that failed, each counted."""
+    busy: int = 0
+    """Jobs put off because another worker had the node."""
+    skipped: int = 0
+    """Jobs that needed no call: what they were about was in the summary already."""
     given_up: int = 0
     """Nodes given up after the last attempt; they stay pending."""
     calls: int = 0
@@ -77,21 +88,6 @@ class SummaryCounts:
     last_error: str = ""
     away: TransientError | None = None
     """What the pool waits for, from the first attempt that failed for it to the next that did not."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """What one aggregation takes in."""
-
-    texts: tuple[str, ...]
-    """Empty when all leaves that wait are gone: nothing is asked then."""
-    existing: str
-    covered: int
-    means: tuple[tuple[Vector, float, int], ...]
-    through: Mark
-    leaves: int
-    """That wait and are taken in."""
-    left: bool
 
 
 class Summarize:
@@ -123,9 +119,14 @@ class Summarize:
         self.stages = Stages(clock)
         """`read`, `model`, `embed`, `write`."""
 
-    async def refresh(self, tree: TreeId, node: NodeId) -> JobOutcome:
+    async def refresh(self, tree: TreeId, node: NodeId, *, seq: int = 0) -> JobOutcome:
         """
         Fold contributions of a node into its summary, as many as fit one call.
+
+        Args:
+            tree: which.
+            node: of it.
+            seq: the commit that the job is about; contributions of later ones alone are left to their own jobs. 0: whatever waits.
 
         Raises:
             SummarizerError, SummarizerAnswerError, EmbedderError: the old text stays, the contributions too.
@@ -134,9 +135,12 @@ class Summarize:
             found = (await self._store.nodes(tree, [node], vectors=True)).get(node)
             if found is None or found.kind is not NodeKind.SUMMARY or found.pending == 0:
                 return JobOutcome.FRESH
-            work = await self._work(tree, found)
-        if work is None:
-            return JobOutcome.FRESH
+            waiting = await self._store.contributions(tree, node, limit=CONTRIBUTIONS_PER_READ)
+            if not waiting:
+                return JobOutcome.FRESH
+            if seq and waiting[0].mark >> MARK_BITS > seq:
+                return JobOutcome.COVERED
+            work = await gather(self._store, tree, found, waiting, tokens_max=self._summarizer.tokens_max)
         assert found.parent is not None
         rewrite = await self._rewrite(found, found.parent, work) if work.texts else _trim(found, found.parent, work.through)
         changes = ChangeSet(
@@ -150,7 +154,7 @@ class Summarize:
         self.counts.covered += work.leaves
         return JobOutcome.MORE if work.left else JobOutcome.WRITTEN
 
-    async def _rewrite(self, node: Node, parent: NodeId, work: _Work) -> Rewrite:
+    async def _rewrite(self, node: Node, parent: NodeId, work: Work) -> Rewrite:
         request = SummaryRequest(existing=work.existing, new=work.texts, descendants=node.descendants, covered=work.covered)
         summary = await self._ask(request)
         vector, cohesion = merge_means(work.means)
@@ -184,37 +188,6 @@ class Summarize:
             return await self._store.apply(changes)
         finally:
             await self._leases.release(lease)
-
-    async def _work(self, tree: TreeId, node: Node) -> _Work | None:
-        waiting = await self._store.contributions(tree, node.id, limit=CONTRIBUTIONS_PER_READ)
-        if not waiting:
-            return None
-        leaves = await self._store.nodes(tree, [contribution.leaf for contribution in waiting], vectors=True)
-        present = [(contribution.mark, leaves[contribution.leaf]) for contribution in waiting if contribution.leaf in leaves]
-        texts = [attributed_text(leaf.item) for _, leaf in present if leaf.item is not None]
-        assert len(texts) == len(present)
-        count = within_budget(texts, self._summarizer.tokens_max)
-        # Leaves that are gone are passed over, and trimmed with those before them.
-        through = present[count - 1][0] if count < len(present) else waiting[-1].mark
-        existing = "" if node.provisional else node.text
-        covered = 0 if node.provisional else node.covered
-        assert node.vector is not None
-        before = [(node.vector, node.cohesion, covered)] if covered else []
-        taken = [leaf for _, leaf in present[:count]]
-        means = (*before, *((leaf.vector, 1.0, 1) for leaf in taken if leaf.vector is not None))
-        left = count < len(present) or node.pending > len(waiting)
-        if texts and left and (folded := await self._folded(tree, node)) is not None:
-            everything = (*before, *((leaf.vector, 1.0, 1) for _, leaf in present if leaf.vector is not None))
-            return _Work(folded, "", 0, everything, waiting[-1].mark, len(present), left=node.pending > len(waiting))
-        return _Work(tuple(texts[:count]), existing, covered, means, through, count, left)
-
-    async def _folded(self, tree: TreeId, node: Node) -> tuple[str, ...] | None:
-        """The children's texts, when more waits than the budget holds and all children are up to date and fit it."""
-        children = await self._store.children(tree, node.id, limit=CONTRIBUTIONS_PER_READ)
-        if len(children) >= CONTRIBUTIONS_PER_READ or any(child.pending for child in children):
-            return None
-        texts = [attributed_text(child.item) if child.item is not None else child.text for child in children]
-        return tuple(texts) if within_budget(texts, self._summarizer.tokens_max) == len(texts) else None
 
     async def _ask(self, request: SummaryRequest) -> Summary:
         try:
@@ -259,20 +232,24 @@ class SummaryPool:
 
     Args:
         jobs: the queue.
+        claims: on nodes, among all workers; keep count of failures.
         summarize: the use case.
         settings: number of workers, attempts, backoff.
-        given_up: told of a job that is given up, before it is done.
+        given_up: told of a job that is given up, before it is done; its `attempt` is the number of failures in a row before this
+            one.
     """
 
     def __init__(
         self,
         *,
         jobs: SummaryJobs,
+        claims: NodeClaims,
         summarize: Summarize,
         settings: SummarySettings,
         given_up: Callable[[SummaryJob, Exception], None] | None = None,
     ) -> None:
         self._jobs = jobs
+        self._claims = claims
         self._summarize = summarize
         self._settings = settings
         self._given_up = given_up
@@ -316,7 +293,7 @@ class SummaryPool:
                 await self._one(job)
             except asyncio.CancelledError:
                 if job is not None:
-                    await self._jobs.retry(job, after=0.0)
+                    await self._jobs.retry(job, after=0.0, failed=False)
                 raise
             except Exception as error:  # noqa: BLE001  # the queue's failure must not end a worker either
                 self._count(error)
@@ -327,39 +304,80 @@ class SummaryPool:
 
     async def _one(self, job: SummaryJob) -> None:
         try:
-            outcome = JobOutcome.MORE
-            while outcome in (JobOutcome.MORE, JobOutcome.CHANGED):
-                outcome = await self._summarize.refresh(job.tree, job.node)
+            claim = await self._claims.claim(job.tree, job.node, ttl=TTL)
+        except ClaimBusyError as busy:
+            # What it is called for may cover this job as well: it is asked for again when that can be seen.
+            self.counts.busy += 1
+            await self._jobs.retry(job, after=_spread(min(busy.retry_after or 0.0, BUSY_WAIT_MAX), job), failed=False)
+            return
         except Exception as error:  # noqa: BLE001  # one node's failure must never end a worker
-            await self._failed(job, error)
+            await self._failed(job, error, None)
+            return
+        try:
+            async with kept(self._claims, claim, self._summarize.clock):
+                await self._refreshed(job)
+        except Exception as error:  # noqa: BLE001
+            await self._failed(job, error, claim)
+        except asyncio.CancelledError:
+            with suppress(Exception):
+                await self._claims.release(claim)
+            raise
         else:
+            with suppress(TransientError):  # it ends by its time
+                await self._claims.done(claim)
             self.counts.away = None
             self.counts.done += 1
             await self._jobs.done(job)
+
+    async def _refreshed(self, job: SummaryJob) -> None:
+        """Bring the node up to date as far as the job goes."""
+        outcome = await self._summarize.refresh(job.tree, job.node, seq=job.seq)
+        if outcome is JobOutcome.COVERED:
+            self.counts.skipped += 1
+            # What waits has a job of its own, or had one that the topic's compaction took away: this one gathers, and costs nothing
+            # where the other comes.
+            await self._jobs.put(job.tree, [job.node])
+        while outcome in (JobOutcome.MORE, JobOutcome.CHANGED):
+            outcome = await self._summarize.refresh(job.tree, job.node)
 
     def _count(self, error: Exception) -> None:
         self.counts.failed += 1
         self.counts.last_error = f"{type(error).__name__}: {error}" if not isinstance(error, BanyanError) else str(error)
 
-    async def _failed(self, job: SummaryJob, error: Exception) -> None:
+    async def _failed(self, job: SummaryJob, error: Exception, claim: Claim | None) -> None:
         self._count(error)
-        away = isinstance(error, TransientError) and not isinstance(error, SummarizerAnswerError)
-        if isinstance(error, TransientError) and away:
+        if isinstance(error, TransientError) and not isinstance(error, SummarizerAnswerError):
+            # A model that is away is waited for without limit: an outage pauses, it never drops.
             self.counts.away = error
-        # A model that is away is waited for without limit: an outage pauses, it never drops. A node whose answers are unusable
-        # is given up after a budget, or it would be paid for without end.
-        if not away and (isinstance(error, PermanentError) or job.attempt + 1 >= self._settings.attempts_max):
-            self.counts.given_up += 1
-            self._given_up_in[job.tree] += 1
-            try:
-                if self._given_up is not None:
-                    self._given_up(job, error)
-            finally:
-                await self._jobs.done(job)  # also when nobody could be told: it would be paid for again
-            return
+            if claim is not None:
+                with suppress(Exception):
+                    await self._claims.release(claim)
+        else:
+            failures = 1 + (claim.failures if claim is not None else job.attempt)
+            if claim is not None:
+                with suppress(TransientError):
+                    failures = await self._claims.failed(claim, self.counts.last_error)
+            # A node whose answers are unusable is given up after a budget, or it would be paid for without end.
+            if isinstance(error, PermanentError) or failures >= self._settings.attempts_max:
+                await self._give_up(replace(job, attempt=failures - 1), error)
+                return
         wait = min(self._settings.backoff.total_seconds() * 2 ** min(job.attempt, 20), self._settings.backoff_max.total_seconds())
         asked = error.retry_after if isinstance(error, TransientError) else None
-        await self._jobs.retry(job, after=max(wait, asked or 0.0))
+        await self._jobs.retry(job, after=_spread(max(wait, asked or 0.0), job))
+
+    async def _give_up(self, job: SummaryJob, error: Exception) -> None:
+        self.counts.given_up += 1
+        self._given_up_in[job.tree] += 1
+        try:
+            if self._given_up is not None:
+                self._given_up(job, error)
+        finally:
+            await self._jobs.done(job)  # also when nobody could be told: it would be paid for again
+
+
+def _spread(seconds: float, job: SummaryJob) -> float:
+    """Up to a quarter longer, differently for every node and attempt: what failed together need not come back together."""
+    return seconds * (1 + zlib.crc32(f"{job.tree}/{job.node}/{job.attempt}".encode()) / 2**34)
 
 
 async def requeue_dirty(store: TreeStore, jobs: SummaryJobs, trees: Sequence[TreeId]) -> int:

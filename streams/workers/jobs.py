@@ -76,10 +76,10 @@ class TakenJobs(SummaryJobs):
         self._order.setdefault(partition, deque()).append(message)
         self.in_hand += 1
 
-    async def take(self, tree: TreeId, node: NodeId, message: Message) -> None:
+    async def take(self, job: SummaryJob, message: Message) -> None:
         """Put the job that a message brought."""
-        self._waiting.setdefault((tree, node), []).append(message)
-        await self._queue.put(tree, [node])
+        self._waiting.setdefault((job.tree, job.node), []).append(message)
+        await self._queue.put(job.tree, [job.node], seq=job.seq)
 
     async def settle(self, messages: Sequence[Message]) -> None:
         """Messages have been dealt with: acknowledge what stands at the head of each partition and is settled."""
@@ -109,15 +109,15 @@ class TakenJobs(SummaryJobs):
         """What a claimed job came with."""
         return self._claimed.get((job.tree, job.node), ())
 
-    async def put(self, tree: TreeId, nodes: Sequence[NodeId]) -> None:
+    async def put(self, tree: TreeId, nodes: Sequence[NodeId], *, seq: int = 0) -> None:
         """Queue nodes without a message."""
-        await self._queue.put(tree, nodes)
+        await self._queue.put(tree, nodes, seq=seq)
 
     async def claim(self) -> SummaryJob:
         """Wait for a job and take it; never returns while draining."""
         job = await self._queue.claim()
         if self.draining:
-            await self._queue.retry(job, after=0.0)
+            await self._queue.retry(job, after=0.0, failed=False)
             await asyncio.Event().wait()
         self._claimed[job.tree, job.node] = self._waiting.pop((job.tree, job.node), [])
         self._began[job.tree, job.node] = self._clock.monotonic()
@@ -140,13 +140,17 @@ class TakenJobs(SummaryJobs):
             ms=round((self._clock.monotonic() - self._began.pop(key)) * 1000, 1),
         )
 
-    async def retry(self, job: SummaryJob, *, after: float) -> None:
+    async def retry(self, job: SummaryJob, *, after: float, failed: bool = True) -> None:
         """Give the job back, with its messages."""
         key = (job.tree, job.node)
         if (messages := self._claimed.pop(key, None)) is not None:
             self._waiting[key] = [*messages, *self._waiting.get(key, [])]
-        await self._queue.retry(job, after=after)
+        await self._queue.retry(job, after=after, failed=failed)
         await self._tell()
+
+    def hurry(self, tree: TreeId | None = None) -> None:
+        """Let no job linger that is here now."""
+        self._queue.hurry(tree)
 
     def backlog(self, tree: TreeId | None = None) -> int:
         """Jobs waiting, delayed or claimed."""

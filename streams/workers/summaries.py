@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from memory.errors import RecordError
 from streams.deliveries import delivery
 from streams.job_topic import decode_job
+from streams.schema_versions import check_schema
 from streams.workers.jobs import Message
 
 if TYPE_CHECKING:
@@ -44,12 +45,13 @@ async def _take(pipeline: Summarizing, events: Any) -> None:
         message = Message(delivery(event), event.ack)
         pipeline.jobs.stand(message)
         try:
-            tree, node = decode_job(message.delivery.value)
+            check_schema(message.delivery.headers, "summary-job")
+            job = decode_job(message.delivery.value)
         except RecordError as error:
             pipeline.dead.put(message.delivery, error)
             bad.append(message)
         else:
-            await pipeline.jobs.take(tree, node, message)
+            await pipeline.jobs.take(job, message)
     if bad:
         await pipeline.retry("sending dead letters", pipeline.dead.flush)
         await pipeline.jobs.settle(bad)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from memory.adapters.embedded.claims import InProcessClaims
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.adapters.embedded.leases import InProcessLeases
 from memory.model import TreeId
+from memory.ports.claims import NodeClaims
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 from memory.ports.index import NodeIndex
@@ -40,7 +42,7 @@ class World:
 
     Args:
         path: the store's file; another world with the same path is another process.
-        clock, leases, embedder, summarizer, index: fakes where not given.
+        clock, leases, claims, embedder, summarizer, index: fakes where not given.
         settings: limits.
         point: see `InlineStore`.
         linger: see `InProcessSummaryJobs`.
@@ -55,6 +57,7 @@ class World:
         summarizer: Summarizer | None = None,
         index: NodeIndex | None = None,
         leases: PathLeases | None = None,
+        claims: NodeClaims | None = None,
         local: InProcessLeases | None = None,
         settings: MemorySettings | None = None,
         point: Point = nothing,
@@ -88,7 +91,8 @@ class World:
             clock=self.clock,
             settings=settings.summaries,
         )
-        self.pool = SummaryPool(jobs=self.jobs, summarize=self.summarize, settings=settings.summaries)
+        self.claims = claims or InProcessClaims(self.clock)
+        self.pool = SummaryPool(jobs=self.jobs, claims=self.claims, summarize=self.summarize, settings=settings.summaries)
         self.indexing = Indexing(store=self.store, index=self.index)
         self.query = Query(
             store=self.store,

@@ -18,6 +18,7 @@ import structlog
 from memory.adapters.embedded.clock import SystemClock
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.model import NodeId, TreeId
+from memory.ports.jobs import SummaryJob
 from streams.agents.consuming import consume
 from streams.app import Role, make_app
 from streams.deliveries import Delivery, delivery
@@ -162,7 +163,8 @@ async def test_jobs_done_out_of_order_are_acknowledged_in_order(installed: Setti
             for event in events:
                 message = Message(delivery(event), event.ack)
                 jobs.stand(message)
-                await jobs.take(TreeId("t"), NodeId((message.delivery.value or b"").decode()), message)
+                job = SummaryJob(tree=TreeId("t"), node=NodeId((message.delivery.value or b"").decode()))
+                await jobs.take(job, message)
 
     async def work() -> None:
         while True:

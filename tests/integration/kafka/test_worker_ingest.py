@@ -132,7 +132,7 @@ async def test_killed_between_commit_and_acknowledgement(installed: Settings, wo
     workers("worker", "summaries")
     await until_fresh(installed)
     await assert_whole(installed, 50)
-    assert {decode_job(message.value)[0] for message in await read(installed, names.summaries.name)} == {"t"}
+    assert {decode_job(message.value).tree for message in await read(installed, names.summaries.name)} == {"t"}
 
 
 async def test_a_second_signal_ends_a_worker_that_hangs(installed: Settings, workers: Workers) -> None:

@@ -77,7 +77,7 @@ class Parts:
         return [decode_envelope(message.value or b"") for message in self.producer.of("dead")]
 
     def job_nodes(self) -> list[str]:
-        return [decode_job(message.value)[1] for message in self.producer.of("jobs")]
+        return [decode_job(message.value).node for message in self.producer.of("jobs")]
 
 
 @pytest.fixture

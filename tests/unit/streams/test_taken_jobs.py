@@ -43,7 +43,7 @@ class Taken:
     async def take(self, node: str, offset: int, partition: int = 0) -> Message:
         message = self.message(partition, offset)
         self.jobs.stand(message)
-        await self.jobs.take(TREE, NodeId(node), message)
+        await self.jobs.take(SummaryJob(tree=TREE, node=NodeId(node)), message)
         return message
 
 

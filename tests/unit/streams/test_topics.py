@@ -10,6 +10,7 @@ import pytest
 
 from memory.errors import RecordError
 from memory.model import NodeId, TreeId
+from memory.ports.jobs import SummaryJob
 from memory.records import Document, Record, Turn
 from streams.events import decode, encode
 from streams.job_topic import decode_job
@@ -68,11 +69,16 @@ def test_a_record_that_is_sent_arrives_as_it_was(line: bytes) -> None:
 
 
 def test_a_job_is_read_back() -> None:
-    assert decode_job(b'{"tree":"t","node":"n","later":1}') == (TreeId("t"), NodeId("n"))
+    expected = SummaryJob(tree=TreeId("t"), node=NodeId("n"), seq=7)
+    assert decode_job(b'{"tree":"t","node":"n","seq":7,"later":1}') == expected
+    assert decode_job(b'{"tree":"t","node":"n"}') == replace(expected, seq=0), "as earlier versions sent it"
     assert job_key(TreeId("t"), NodeId("n")) == b"t/n"
 
 
-@pytest.mark.parametrize("data", [None, b"", b"x", b"{}", b'{"tree":"t","node":""}', b'{"tree":"a b","node":"n"}', b"\xff"])
+@pytest.mark.parametrize(
+    "data",
+    [None, b"", b"x", b"{}", b'{"tree":"t","node":"n","seq":-1}', b'{"tree":"t","node":""}', b'{"tree":"a b","node":"n"}', b"\xff"],
+)
 def test_what_is_no_job_is_refused(data: bytes | None) -> None:
     with pytest.raises(RecordError):
         decode_job(data)

@@ -327,9 +327,9 @@ class _FailingJobs(InProcessSummaryJobs):
         self._fail("claim")
         return await super().claim()
 
-    async def retry(self, job: SummaryJob, *, after: float) -> None:
+    async def retry(self, job: SummaryJob, *, after: float, failed: bool = True) -> None:
         self._fail("retry")
-        await super().retry(job, after=after)
+        await super().retry(job, after=after, failed=failed)
 
     async def done(self, job: SummaryJob) -> None:
         self._fail("done")
@@ -341,7 +341,7 @@ async def test_a_queue_that_fails_ends_no_worker(make_world: MakeWorld, method: 
     summarizer = FakeSummarizer(faults=[SummarizerFault.AWAY])
     world = make_world(summarizer=summarizer, settings=MemorySettings(summaries=SummarySettings(workers=1)))
     world.jobs = _FailingJobs(**{method: 1})
-    world.pool = SummaryPool(jobs=world.jobs, summarize=world.summarize, settings=world.settings.summaries)
+    world.pool = SummaryPool(jobs=world.jobs, claims=world.claims, summarize=world.summarize, settings=world.settings.summaries)
     await family(world, 6)
     await world.start()
     assert await world.idle(600)
@@ -356,7 +356,9 @@ async def test_who_cannot_be_told_of_a_node_that_was_given_up_ends_no_worker_and
     def given_up(job: SummaryJob, error: Exception) -> None:
         raise ZeroDivisionError(job, error)
 
-    world.pool = SummaryPool(jobs=world.jobs, summarize=world.summarize, settings=world.settings.summaries, given_up=given_up)
+    world.pool = SummaryPool(
+        jobs=world.jobs, claims=world.claims, summarize=world.summarize, settings=world.settings.summaries, given_up=given_up
+    )
     top = await family(world, 2)
     await world.start()
     assert await world.idle()
