@@ -9,6 +9,7 @@ from typing import Any
 from memory.errors import SettingError
 from memory.model import EmbeddingModel, TreeInfo
 from memory.structures.base import Structure
+from memory.structures.hat import Hat, HatParameters
 from memory.structures.memtree import MemTree
 from memory.tree.thresholds import MemTreeParameters
 
@@ -25,9 +26,10 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     "memtree": Kind(MemTree, MemTreeParameters, MemTree),
+    "hat": Kind(Hat, HatParameters, Hat),
 }
 """Every structure that can be had, the default first."""
-PLANNED = ("hat", "hmem", "memgas")
+PLANNED = ("hmem", "memgas")
 """Names that are kept for structures that this version does not have."""
 NAMES = tuple(KINDS)
 

@@ -32,6 +32,8 @@ class Decision:
     """Calibrated similarity to it; 0 without children."""
     threshold: float
     """θ(depth)."""
+    note: str = ""
+    """What was looked at instead, where a structure does not place by similarity."""
 
 
 @dataclass(frozen=True, slots=True)
