@@ -59,7 +59,9 @@ class EmbeddedNodeIndex(ports.NodeIndex):
         self._memory_bytes_max = memory_bytes_max
         self._trees: OrderedDict[TreeId, _Held] = OrderedDict()
         self._trees_lock = threading.Lock()
-        self._scanner = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="banyan-scan")
+        # A thread that searches scans too: with one core it does so alone.
+        self._helpers = (os.cpu_count() or 1) - 1
+        self._scanner = ThreadPoolExecutor(max(self._helpers, 1), thread_name_prefix="banyan-scan")
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="banyan-index")
         self._closed = False
 
@@ -214,7 +216,7 @@ class EmbeddedNodeIndex(ports.NodeIndex):
         reach, segments = self._file.since(tree, 0)
         if reach == NOWHERE:
             return reach, None, 0
-        loaded = LoadedTree(k1=self._k1, b=self._b, tokenize=self._tokenize, scanner=self._scanner)
+        loaded = LoadedTree(k1=self._k1, b=self._b, tokenize=self._tokenize, scanner=self._scanner, helpers=self._helpers)
         loaded.load(segments, reach.seq)
         return reach, loaded, len(segments)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import cast
@@ -34,10 +35,10 @@ DEAD_ROWS_MIN = 4_096
 NODE_BYTES = 400
 """Python objects a node, roughly: id, event id, their places in lists and in the dictionary."""
 
-SCAN_ROWS = 65_536
+SCAN_ROWS = 16_384
 """Rows that one thread scans at a time."""
 SCAN_ROWS_ASIDE = 8_192
-"""Blocks smaller than this are scanned by the searching thread itself."""
+"""A searching thread gets a helper for so many rows, and alone scans fewer."""
 FLOOR_SAMPLE = 2_048
 """Least number of scores that a bound of the best is estimated from."""
 
@@ -55,13 +56,15 @@ class LoadedTree:
         k1: BM25's saturation of repeated terms, 0 or more.
         b: BM25's share of length normalisation, in [0, 1].
         tokenize: makes a query's terms, the same way as those of the nodes were made.
-        scanner: runs parts of one vector scan at once.
+        scanner: where a searching thread has helpers for a vector scan.
+        helpers: so many at most.
     """
 
-    def __init__(self, *, k1: float, b: float, tokenize: lexical.Tokenize, scanner: Executor) -> None:
+    def __init__(self, *, k1: float, b: float, tokenize: lexical.Tokenize, scanner: Executor, helpers: int = 1) -> None:
         self.seq = 0
         self.dead = 0
         self._k1, self._b, self._tokenize, self._scanner = k1, b, tokenize, scanner
+        self._helpers = helpers
         self._nodes: list[str] = []
         self._events: list[str | None] = []
         self._slots: dict[str, int] = {}
@@ -241,25 +244,24 @@ class LoadedTree:
             scores = np.empty(count, np.float32)
             for block, rows, part in by_block(self._blocks, slots):
                 scores[part] = vectors.coarse_scores(block.vectors, query, rows)
-            return _Scan(slots, None, scores, error, [])
+            return _Scan(slots, None, scores, error, None, [])
         scores = np.empty(total, np.float32)
+        parts = deque((block, start) for block in self._blocks for start in range(0, block.size, SCAN_ROWS))
 
-        def scan(block: Block, start: int) -> None:
-            rows = slice(start, start + SCAN_ROWS)
-            scores[block.base : block.base + block.size][rows] = vectors.coarse_scores(block.vectors, query, rows)
+        def work() -> None:
+            """Scan parts until none is left."""
+            with suppress(IndexError):
+                while True:
+                    block, start = parts.popleft()
+                    rows = slice(start, start + SCAN_ROWS)
+                    scores[block.base : block.base + block.size][rows] = vectors.coarse_scores(block.vectors, query, rows)
 
-        parts = [(block, start) for block in self._blocks for start in range(0, block.size, SCAN_ROWS)]
-        jobs = [self._scanner.submit(scan, block, start) for block, start in parts if block.size >= SCAN_ROWS_ASIDE]
-        for block, start in parts:
-            if block.size < SCAN_ROWS_ASIDE:
-                scan(block, start)
-        return _Scan(None, allowed, scores, error, jobs)
+        helpers = min(self._helpers, total // SCAN_ROWS_ASIDE, len(parts))
+        return _Scan(None, allowed, scores, error, work, [self._scanner.submit(work) for _ in range(helpers)])
 
     def _nearest(self, vector: NDArray[np.float32], k: int, scan: _Scan) -> Slots:
         """Slots of the k nearest rows: exact scores of those that a scan leaves open."""
-        for job in scan.jobs:
-            job.result()
-        scores = scan.scores
+        scores = scan.finished()
         if scan.allowed is not None:
             scores[~scan.allowed] = -np.inf
         places = np.flatnonzero(scores > _floor(scores, k))
@@ -327,7 +329,20 @@ class _Scan:
     scores: NDArray[np.float32]
     error: float
     """Standard error of a score."""
-    jobs: list[Future[None]]
+    work: Callable[[], None] | None
+    """Does what is left of it; None when nothing is."""
+    helpers: list[Future[None]]
+    """Other threads that do."""
+
+    def finished(self) -> NDArray[np.float32]:
+        """All scores, once this thread has helped."""
+        if self.work is not None:
+            self.work()
+        for helper in self.helpers:
+            # One that had not begun has nothing left to do.
+            if not helper.cancel():
+                helper.result()
+        return self.scores
 
 
 def _floor(scores: NDArray[np.float32], k: int) -> float:
