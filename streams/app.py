@@ -67,6 +67,7 @@ def make_app(role: Role, runtime: Runtime[Any]) -> Any:
         f"{kafka.prefix}-{role}",
         broker=[f"kafka://{address.strip()}" for address in settings.broker.split(",")],
         consumer_group_instance_id=f"{kafka.instance}-{role}" if kafka.instance else None,
+        broker_client_id=runtime.client,
         broker_credentials=faust_credentials(kafka),
         broker_session_timeout=session,
         broker_heartbeat_interval=session / HEARTBEATS_PER_SESSION,

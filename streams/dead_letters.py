@@ -164,8 +164,8 @@ class DeadLetters:
     topic: str
     clock: Clock
     share: DeadLetterShare | None = None
-    count: int = 0
-    """Since the process started."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """By the topic of the message, since the process started."""
     _unsent: list[Message] = field(default_factory=list)
     _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -177,7 +177,7 @@ class DeadLetters:
             self.share.add(letter.error)
         headers = [(SCHEMA_HEADER, SCHEMA)]
         self._unsent.append(Message(topic=self.topic, value=msgspec.json.encode(letter), key=delivery.key, headers=headers))
-        self.count += 1
+        self.counts[delivery.topic] += 1
         return letter
 
     def passed(self, records: int) -> None:

@@ -1,8 +1,8 @@
 """
-Whether a worker works: looked at by what it has done, not by the process being there.
+Whether a worker works: looked at by what it has done (`streams.progress`), not by the process being there.
 
-A worker that was thrown out of its group, or whose loop hangs, looks healthy from outside and does nothing. A thread of its own
-watches, since a loop that hangs cannot watch itself.
+A thread of its own watches, since a loop that hangs cannot watch itself. Half of what it ends the process for makes `/healthz`
+fail.
 """
 
 from __future__ import annotations
@@ -12,69 +12,21 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
 import structlog
+
+from streams.progress import Limits, Progress
 
 EX_TEMPFAIL = 75
 """The exit code of a process that could not go on and is to be started again (sysexits.h)."""
 CHECK_EVERY = 1.0  # seconds
 LOOP_SILENT_MAX = 60
 """Checks in a row without a sign of life of the event loop before the process is ended."""
+STOPPED = 10.0  # seconds
+"""Between two checks: then it was the process as a whole that was stopped."""
 
 _log = structlog.stdlib.get_logger("streams.liveness")
-
-
-@dataclass(slots=True)
-class Progress:
-    """What a worker has done; written by its event loop, read by the watchdog."""
-
-    records: int = 0
-    """Acknowledged."""
-    in_hand: int = 0
-    """Taken and not yet acknowledged."""
-    in_hand_since: float | None = None
-    """Monotonic time since when something has been in hand and nothing was acknowledged."""
-    partitions: int = 0
-    """Held by this worker."""
-    lag: int = 0
-    """Records waiting in them, as of the last look."""
-    lag_since: float | None = None
-    """Monotonic time since when records have waited while none was in hand."""
-    rebalancing_since: float | None = None
-    """Monotonic time since when the group has been sharing its partitions anew."""
-    beats: int = 0
-    """Signs of life of the loop."""
-
-    def taken(self, now: float, records: int) -> None:
-        """Records came."""
-        self.in_hand += records
-        self.lag_since = None
-        if self.in_hand_since is None:
-            self.in_hand_since = now
-
-    def done(self, now: float, records: int) -> None:
-        """Records were acknowledged."""
-        self.in_hand -= records
-        self.records += records
-        self.lag_since = None
-        self.in_hand_since = now if self.in_hand else None
-
-    def grouped(self, now: float, *, rebalancing: bool) -> None:
-        """The group was looked at."""
-        if not rebalancing:
-            self.rebalancing_since = None
-        elif self.rebalancing_since is None:
-            self.rebalancing_since = now
-
-    def looked(self, now: float, *, partitions: int, lag: int) -> None:
-        """The partitions were looked at."""
-        self.partitions = partitions
-        self.lag = lag
-        if not lag or self.in_hand:
-            self.lag_since = None
-        elif self.lag_since is None:
-            self.lag_since = now
 
 
 def end_process(reason: str) -> None:
@@ -91,19 +43,21 @@ class Watchdog:
 
     Args:
         progress: what is watched.
-        stall: seconds that records may wait while nothing is in hand, or that a rebalance may last.
-        in_hand_max: seconds in which something in hand must be acknowledged; less than what the client leaves its group after.
+        limits: when.
         end: is told the reason.
     """
 
-    def __init__(self, progress: Progress, *, stall: float, in_hand_max: float, end: Callable[[str], None] = end_process) -> None:
+    def __init__(self, progress: Progress, limits: Limits, *, end: Callable[[str], None] = end_process) -> None:
         self._progress = progress
-        self._stall = stall
-        self._in_hand_max = in_hand_max
+        self._limits = limits
+        self._half = replace(limits, stall=limits.stall / 2, in_hand=limits.in_hand / 2, outcast=limits.outcast / 2)
         self._end = end
         self._stopped = threading.Event()
         self._beats = -1
         self._silent = 0
+        self._checked: float | None = None
+        self.unwell: str | None = None
+        """Why it is on its way to be ended."""
 
     def start(self) -> None:
         """Watch, in a thread of its own."""
@@ -115,25 +69,22 @@ class Watchdog:
 
     def verdict(self, now: float) -> str | None:
         """
-        Why the process is to end, or None. To be asked once every `CHECK_EVERY` seconds.
+        Why the process is to end, or None. To be asked once every `CHECK_EVERY` seconds; tells `unwell` too.
 
-        The loop's silence is counted in checks, not in seconds: a process that was stopped as a whole (SIGSTOP) has not hung.
+        The loop's silence is counted in checks, and what waits is counted anew after a pause between them: a process that was
+        stopped as a whole (SIGSTOP) has not hung.
         """
+        if self._checked is not None and now - self._checked > STOPPED:
+            self._progress.unseen()
+        self._checked = now
         progress = self._progress
         self._silent = self._silent + 1 if progress.beats == self._beats else 0
         self._beats = progress.beats
+        silent = f"the event loop has not answered for {self._silent} checks, {CHECK_EVERY:g} s apart"
+        self.unwell = silent if self._silent >= LOOP_SILENT_MAX // 2 else progress.verdict(now, self._half)
         if self._silent >= LOOP_SILENT_MAX:
-            return f"the event loop has not answered for {self._silent} checks, {CHECK_EVERY:g} s apart"
-        since = progress.in_hand_since
-        if since is not None and now - since > self._in_hand_max:
-            return f"nothing was acknowledged for {now - since:.0f} s; Kafka's client would leave its group for good soon"
-        sharing = progress.rebalancing_since
-        if sharing is not None and now - sharing > self._stall:
-            return f"the group has been sharing its partitions anew for {now - sharing:.0f} s"
-        waiting = progress.lag_since
-        if waiting is not None and now - waiting > self._stall:
-            return f"{progress.lag} records have waited for {now - waiting:.0f} s and none was taken"
-        return None
+            return silent
+        return progress.verdict(now, self._limits)
 
     def _watch(self) -> None:
         while not self._stopped.wait(CHECK_EVERY):

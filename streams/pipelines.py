@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -12,10 +12,14 @@ import structlog
 from memory.adapters.embedded.clock import SystemClock
 from memory.adapters.embedded.extractive import ExtractiveSummarizer
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
+from memory.errors import TransientError, TreeNotFoundError
+from memory.model import TreeId
 from memory.ports.embedder import Embedder
 from memory.ports.jobs import SummaryJob
+from memory.ports.store import TreeStore
 from memory.ports.summarizer import Summarizer
 from memory.service.ingest import Ingest
+from memory.service.stages import Stages
 from memory.service.summarize import Summarize, SummaryPool
 from memory.service.views import Views
 from memory.tree.thresholds import MemTreeParameters
@@ -31,6 +35,8 @@ from streams.settings import Settings
 from streams.topics import topics
 from streams.workers.jobs import TakenJobs
 
+_PROBED = TreeId("banyan:probe")
+"""No tree: whether the store answers is all that is asked."""
 _log = structlog.stdlib.get_logger("streams.worker")
 
 
@@ -39,7 +45,21 @@ class Ingesting:
     """An ingest worker's parts."""
 
     batches: Batches
+    views: Views
     parts: AsyncExitStack
+
+    @property
+    def stages(self) -> Sequence[Stages]:
+        """What times its parts."""
+        return self.batches.stages, self.batches.ingest.stages
+
+    def waited_for(self) -> Sequence[TransientError]:
+        """The errors that it waits out just now."""
+        return self.batches.retry.waited_for
+
+    async def probe(self) -> None:
+        """Ask the store for something small."""
+        await _ask(self.batches.store)
 
     async def drain(self) -> None:
         """A batch ends with its agent's turn: there is nothing else to wait for."""
@@ -57,7 +77,23 @@ class Summarizing:
     dead: DeadLetters
     retry: Retry
     pool: SummaryPool
+    summarize: Summarize
+    store: TreeStore
     parts: AsyncExitStack
+
+    @property
+    def stages(self) -> Sequence[Stages]:
+        """What times its parts."""
+        return self.jobs.stages, self.summarize.stages
+
+    def waited_for(self) -> Sequence[TransientError]:
+        """The errors that it waits out just now."""
+        away = self.pool.counts.away
+        return self.retry.waited_for if away is None else [*self.retry.waited_for, away]
+
+    async def probe(self) -> None:
+        """Ask the store for something small."""
+        await _ask(self.store)
 
     async def drain(self) -> None:
         """Let the calls that run come to their end, and begin no other."""
@@ -70,13 +106,20 @@ class Summarizing:
         await self.parts.aclose()
 
 
-async def open_ingesting(settings: Settings, *, jobs: type[JobTopic] = JobTopic, embedder: Embedder | None = None) -> Ingesting:
+async def open_ingesting(
+    settings: Settings,
+    *,
+    jobs: type[JobTopic] = JobTopic,
+    dead: type[DeadLetters] = DeadLetters,
+    embedder: Embedder | None = None,
+) -> Ingesting:
     """
     The parts of `banyan worker ingest`.
 
     Args:
         settings: in force.
         jobs: what carries summary jobs to their topic.
+        dead: what carries dead letters to theirs.
         embedder: instead of the one that the settings name.
 
     Raises:
@@ -93,6 +136,7 @@ async def open_ingesting(settings: Settings, *, jobs: type[JobTopic] = JobTopic,
         names = topics(settings.kafka)
         job_topic = jobs(producer, names.summaries.name)
         limits = settings.memory.ingest
+        views = Views(backend.store, bytes_max=settings.memory.retrieval.view_bytes_max)
         tree = settings.tree
         ingest = Ingest(
             store=backend.store,
@@ -100,7 +144,7 @@ async def open_ingesting(settings: Settings, *, jobs: type[JobTopic] = JobTopic,
             jobs=job_topic,
             embedder=embedder,
             clock=clock,
-            views=Views(backend.store, bytes_max=settings.memory.retrieval.view_bytes_max),
+            views=views,
             # The worker waits by itself, without limit, and says so.
             settings=replace(limits, embedder_patience=timedelta(0)),
             structure=tree.structure,
@@ -110,12 +154,12 @@ async def open_ingesting(settings: Settings, *, jobs: type[JobTopic] = JobTopic,
             ingest=ingest,
             store=backend.store,
             jobs=job_topic,
-            dead=DeadLetters(producer, names.dead_letters.name, clock, dead_letter_share(settings)),
+            dead=dead(producer, names.dead_letters.name, clock, dead_letter_share(settings)),
             clock=clock,
             limits=limits,
             log=_log,
         )
-        return Ingesting(batches, parts.pop_all())
+        return Ingesting(batches, views, parts.pop_all())
 
 
 def dead_letter_share(settings: Settings) -> DeadLetterShare:
@@ -195,4 +239,9 @@ async def open_summarizing(
         pool = SummaryPool(
             jobs=jobs, claims=backend.claims, summarize=summarize, settings=settings.memory.summaries, given_up=given_up
         )
-        return Summarizing(jobs, dead, retry, pool, parts.pop_all())
+        return Summarizing(jobs, dead, retry, pool, summarize, backend.store, parts.pop_all())
+
+
+async def _ask(store: TreeStore) -> None:
+    with suppress(TreeNotFoundError):
+        await store.tree(_PROBED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -31,8 +32,14 @@ class Retry:
     def __init__(self, clock: Clock, log: structlog.stdlib.BoundLogger) -> None:
         self._clock = clock
         self._log = log
-        self.failures = 0
-        """Failed attempts since the process started."""
+        self.failures_of: Counter[str] = Counter()
+        """Failed attempts since the process started, by what was done."""
+        self._waiting: dict[object, TransientError] = {}
+
+    @property
+    def waited_for(self) -> list[TransientError]:
+        """The errors that are waited out just now; any thread may ask."""
+        return list(self._waiting.values())
 
     async def __call__(self, what: str, work: Callable[[], Awaitable[Result]]) -> Result:
         """
@@ -42,12 +49,20 @@ class Retry:
             what: is being done, in a word or two.
             work: must do no harm when it is done again.
         """
+        call = object()
+        try:
+            return await self._until_it_succeeds(what, work, call)
+        finally:
+            self._waiting.pop(call, None)
+
+    async def _until_it_succeeds(self, what: str, work: Callable[[], Awaitable[Result]], call: object) -> Result:
         start = said = self._clock.monotonic()
         for attempt in itertools.count():
             try:
                 result = await work()
             except TransientError as error:
-                self.failures += 1
+                self.failures_of[what] += 1
+                self._waiting[call] = error
                 now = self._clock.monotonic()
                 if attempt == 0 or now - said >= LOG_EVERY:
                     said = now

@@ -12,21 +12,19 @@ import os
 import signal
 import time
 from collections.abc import Coroutine
-from contextlib import suppress
 from typing import Any
 
 import structlog
 
 from streams.app import MAX_POLL_INTERVAL, Role, make_app, make_runtime
 from streams.broker import Broker, BrokerUnavailableError, need_kafka, open_admin
-from streams.liveness import EX_TEMPFAIL, Watchdog
+from streams.liveness import EX_TEMPFAIL
 from streams.log_limits import limit_logs
+from streams.observing import Observer
 from streams.runtime import Runtime
 from streams.settings import Settings
 from streams.topics import TopicsMissingError, require
 
-LOOK_EVERY = 10.0  # seconds
-BEAT_EVERY = 0.5  # seconds
 STOP_LIMIT = 10.0  # seconds
 """For committing offsets and leaving the group, and again for closing what is open."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -53,18 +51,21 @@ async def run_worker(role: Role, settings: Settings, *, runtime: Runtime[Any] | 
     runtime = runtime or make_runtime(role, settings)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    observer = Observer(str(role), runtime, in_hand_max=MAX_POLL_INTERVAL * 0.9)
     for each in _SIGNALS:
         loop.add_signal_handler(each, _on_signal, stop, each)
     try:
-        if not await _unless(stop, _start(role, runtime)):
+        observer.open()
+        if not await _unless(stop, _start(role, runtime, observer)):
             return 0
-        return await _work(role, runtime, stop)
+        return await _work(role, runtime, observer, stop)
     finally:
+        await observer.end()
         for each in _SIGNALS:
             loop.remove_signal_handler(each)
 
 
-async def _start(role: Role, runtime: Runtime[Any]) -> None:
+async def _start(role: Role, runtime: Runtime[Any], observer: Observer) -> None:
     """Everything that can be refused, before the group is joined."""
     settings = runtime.settings
     topics = runtime.topics
@@ -83,38 +84,38 @@ async def _start(role: Role, runtime: Runtime[Any]) -> None:
         except TopicsMissingError:
             raise
         except BrokerUnavailableError as error:
+            observer.health.missing["kafka"] = type(error).__name__
             if time.monotonic() > end:
                 raise
             if not said:
                 _log.warning("waiting", what="the broker", error=str(error))
                 said = True
             await asyncio.sleep(1.0)
+    observer.health.missing.clear()
     await runtime.pipeline()
 
 
-async def _work(role: Role, runtime: Runtime[Any], stop: asyncio.Event) -> int:
+async def _work(role: Role, runtime: Runtime[Any], observer: Observer, stop: asyncio.Event) -> int:
     settings = runtime.settings
     app = make_app(role, runtime)
-    watchdog = Watchdog(runtime.progress, stall=settings.worker.stall.total_seconds(), in_hand_max=MAX_POLL_INTERVAL * 0.9)
-    watchdog.start()
-    background = [asyncio.ensure_future(_beat(runtime)), asyncio.ensure_future(_look(app, runtime))]
+    observer.begin(app)
     try:
         if await _unless(stop, app.start()):
-            _log.info("ready", role=str(role), group=app.conf.id, store=settings.store.split("://", 1)[0])
+            _log.info("ready", role=str(role), group=app.conf.id, client=runtime.client, **_where(settings))
             await _unless(stop, app.wait_until_stopped())
         if app.crash_reason is not None:
             _log.error("crashed", error=f"{type(app.crash_reason).__name__}: {app.crash_reason}")
+        observer.health.state = "is draining"
         left = app.crash_reason is not None or not await _within(settings.worker.grace.total_seconds(), runtime.drain())
         if left:
             _log.warning("left to another worker", in_hand=runtime.progress.in_hand)
+        said = observer.said()
         # `wait_for` would not end here: Faust swallows the cancellation.
         left |= not await _within(STOP_LIMIT, app.stop())
         left |= not await _within(STOP_LIMIT, runtime.close())
+        _log.info("stopped", **said)
     finally:
-        watchdog.stop()
-        for task in background:
-            task.cancel()
-    _log.info("stopped", records=runtime.progress.records, in_hand=runtime.progress.in_hand)
+        await observer.end()
     if left:
         # Tasks and threads that hang would keep an orderly end waiting.
         os._exit(EX_TEMPFAIL)
@@ -145,30 +146,9 @@ async def _within(seconds: float, work: Coroutine[Any, Any, object]) -> bool:
     return bool(done)
 
 
-async def _beat(runtime: Runtime[Any]) -> None:
-    while True:
-        runtime.progress.beats += 1
-        await asyncio.sleep(BEAT_EVERY)
-
-
-async def _look(app: Any, runtime: Runtime[Any]) -> None:
-    """
-    Notice records that wait while none is taken.
-
-    What the consumer has read, not what is committed, is compared: markers of transactions have offsets and are never records.
-    """
-    while True:
-        await asyncio.sleep(LOOK_EVERY)
-        runtime.progress.grouped(time.monotonic(), rebalancing=bool(app.rebalancing))
-        # While the broker is away there is nothing to compare, and nothing to be blamed for.
-        with suppress(Exception):
-            async with asyncio.timeout(LOOK_EVERY):
-                held = app.consumer.assignment()
-                ends = await app.consumer.highwaters(*held) if held else {}
-                lag = 0
-                for partition, end in ends.items():
-                    lag += max(0, end - (await app.consumer.position(partition) or 0))
-                runtime.progress.looked(time.monotonic(), partitions=len(held), lag=lag)
+def _where(settings: Settings) -> dict[str, str]:
+    """What it works with, by kind: addresses may hold passwords."""
+    return {"store": settings.store.split("://", 1)[0], "embedder": settings.embedder, "summarizer": settings.summarizer}
 
 
 def _on_signal(stop: asyncio.Event, number: signal.Signals) -> None:

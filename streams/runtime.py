@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
 import structlog
 
-from streams.liveness import Progress, end_process
+from memory.errors import TransientError
+from memory.service.stages import Stages
+from streams.deliveries import Delivery
+from streams.liveness import end_process
+from streams.progress import Progress
 from streams.settings import Settings
+from streams.spending import spend
 from streams.topics import Topics, topics
 
 _log = structlog.stdlib.get_logger("streams.worker")
@@ -19,6 +26,21 @@ _log = structlog.stdlib.get_logger("streams.worker")
 
 class Pipeline(Protocol):
     """What an agent hands its messages to."""
+
+    @property
+    def stages(self) -> Sequence[Stages]:
+        """What times its parts."""
+
+    def waited_for(self) -> Sequence[TransientError]:
+        """The errors that it waits out just now; any thread may ask."""
+
+    async def probe(self) -> None:
+        """
+        Ask the store for something small.
+
+        Raises:
+            TransientError: it is away.
+        """
 
     async def drain(self) -> None:
         """Begin nothing new, and wait until what was begun is finished."""
@@ -46,8 +68,14 @@ class Runtime(Generic[P]):
         self.settings = settings
         self.topics: Topics = topics(settings.kafka)
         self.progress = Progress()
+        self.client = f"{settings.kafka.prefix}-{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}"
+        """What this worker, and no other, is called among Kafka's clients."""
         self.draining = False
         """No new work is taken."""
+        self.on_batch: Callable[[str, int], None] | None = None
+        """Told the topic and the size of each batch that is taken."""
+        self.on_stage: Callable[[str, float], None] = spend
+        """Told the name and the seconds of each stage; to be set before the pipeline is opened."""
         self._open = open_pipeline
         self._end = end
         self._pipeline: P | None = None
@@ -62,7 +90,29 @@ class Runtime(Generic[P]):
             async with self._opening:
                 if self._pipeline is None:
                     self._pipeline = await self._open(self.settings)
+                    for stages in self._pipeline.stages:
+                        stages.told = self.on_stage
         return self._pipeline
+
+    @property
+    def opened(self) -> P | None:
+        """The pipeline, once it is open."""
+        return self._pipeline
+
+    def waited_for(self) -> Sequence[TransientError]:
+        """The errors that are waited out just now; any thread may ask."""
+        pipeline = self._pipeline
+        return pipeline.waited_for() if pipeline is not None else ()
+
+    async def probe(self) -> None:
+        """
+        Ask the store for something small, once it is open.
+
+        Raises:
+            TransientError: it is away.
+        """
+        if self._pipeline is not None:
+            await self._pipeline.probe()
 
     @contextmanager
     def batch(self) -> Iterator[None]:
@@ -84,13 +134,15 @@ class Runtime(Generic[P]):
             if not self._batches:
                 self._idle.set()
 
-    def taken(self, records: int) -> None:
-        """Records came."""
-        self.progress.taken(time.monotonic(), records)
+    def taken(self, deliveries: Sequence[Delivery]) -> None:
+        """An agent was given these."""
+        self.progress.taken(time.monotonic(), deliveries)
+        if self.on_batch is not None and deliveries:
+            self.on_batch(deliveries[0].topic, len(deliveries))
 
-    def acknowledged(self, records: int) -> None:
-        """Records were acknowledged."""
-        self.progress.done(time.monotonic(), records)
+    def acknowledged(self, deliveries: Sequence[Delivery]) -> None:
+        """These were acknowledged."""
+        self.progress.done(time.monotonic(), deliveries)
 
     async def unless_draining(self) -> None:
         """Return at once, or never when no new work is to be taken; the agent's task is cancelled meanwhile."""

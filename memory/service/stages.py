@@ -21,6 +21,11 @@ class Stages:
         self.told: Callable[[str, float], None] | None = None
         """Called after each stage, also one that failed, with its name and the seconds it took, in the context it ran in."""
 
+    def took(self, name: str, seconds: float) -> None:
+        """A stage that was timed elsewhere has ended."""
+        if self.told is not None:
+            self.told(name, seconds)
+
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
         """Time the body."""

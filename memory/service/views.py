@@ -43,6 +43,15 @@ class Views:
         self._bytes = 0
         self._locks: WeakValueDictionary[TreeId, asyncio.Lock] = WeakValueDictionary()
 
+    def __len__(self) -> int:
+        """Views kept that nobody holds."""
+        return len(self._kept)
+
+    @property
+    def bytes(self) -> int:
+        """What they take."""
+        return self._bytes
+
     @asynccontextmanager
     async def hold(self, tree: TreeId) -> AsyncIterator[View]:
         """

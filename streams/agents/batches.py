@@ -29,6 +29,7 @@ from memory.records import Record
 from memory.results import EventResult, EventStatus
 from memory.service.ingest import Ingest, Prepared
 from memory.service.redelivery import put_again
+from memory.service.stages import Stages
 from memory.service.stream import TEXT_PER_BATCH
 from memory.settings import IngestSettings
 from streams.dead_letters import DeadLetters
@@ -37,6 +38,7 @@ from streams.events import decode
 from streams.job_topic import JobTopic
 from streams.retrying import WAIT_FIRST, Retry
 from streams.schema_versions import check_schema
+from streams.spending import milliseconds, spend, spending
 
 TREES_AT_ONCE = 32
 """Trees committed to at the same time."""
@@ -46,6 +48,9 @@ ATTEMPTS = 3
 """For errors that nobody thought of; those that pass by themselves are waited for without limit."""
 GIVEN_UP_IN_ROW_MAX = 10
 """Valid records given up with none in between that went in, before the process ends: then it is not the records."""
+
+STAGES = ("decode", "embed", "plan", "lease", "commit", "send")
+"""On the line of each batch, summed over the trees that were committed to at once."""
 
 Result = TypeVar("Result")
 
@@ -64,14 +69,40 @@ class _Taken:
 class _Outcome:
     """What became of a batch, for its log line."""
 
+    topic: str
     records: int
     trees: set[str] = field(default_factory=set)
     statuses: Counter[str] = field(default_factory=Counter)
     dead: int = 0
     jobs: int = 0
     again: int = 0
-    seconds: dict[str, float] = field(default_factory=lambda: {"prepare": 0.0, "commit": 0.0})
     seq: int = 0
+
+    def fields(self) -> dict[str, object]:
+        """For the log; a batch of one tree names it."""
+        return {
+            "topic": self.topic,
+            "records": self.records,
+            "trees": len(self.trees),
+            **({"tree": next(iter(self.trees))} if len(self.trees) == 1 else {}),
+            **self.statuses,
+            "dead_letters": self.dead,
+            "jobs": self.jobs,
+            "jobs_again": self.again,
+            "seq": self.seq,
+        }
+
+
+@dataclass(slots=True)
+class BatchCounters:
+    """What became of all batches since the process started."""
+
+    events: Counter[str] = field(default_factory=Counter)
+    """Records by `EventStatus`."""
+    jobs: int = 0
+    """Sent."""
+    jobs_again: int = 0
+    """Put again since their records came again."""
 
 
 class Batches:
@@ -98,16 +129,20 @@ class Batches:
         limits: IngestSettings,
         log: structlog.stdlib.BoundLogger,
     ) -> None:
-        self._ingest = ingest
-        self._store = store
+        self.ingest = ingest
+        self.store = store
         self._jobs = jobs
-        self._dead = dead
+        self.dead = dead
         self._clock = clock
         self._limits = limits
         self._log = log
-        self._retry = Retry(clock, log)
+        self.retry = Retry(clock, log)
         self._given_up_in_row: Counter[str] = Counter()
         """By what could not be done."""
+        self.counters = BatchCounters()
+        self.stages = Stages(clock)
+        """`decode`, `send`, `batch`; those in between are `ingest`'s."""
+        self.stages.told = ingest.stages.told = spend
 
     async def take(self, deliveries: Sequence[Delivery]) -> None:
         """
@@ -117,30 +152,31 @@ class Batches:
             CannotGoOnError, TooManyDeadLettersError, StoreDamagedError, StoreVersionError: the process is to end; nothing may be
                 acknowledged.
         """
-        started = self._clock.monotonic()
-        outcome = _Outcome(records=len(deliveries))
-        for batch in _distinct(self._decoded(deliveries, outcome)):
+        outcome = _Outcome(topic=deliveries[0].topic if deliveries else "", records=len(deliveries))
+        with spending() as spent:
+            try:
+                with self.stages("batch"):
+                    await self._take(deliveries, outcome)
+            except Exception as error:
+                self._tell(outcome, spent, outcome="failed", error=type(error).__name__)
+                raise
+            self._tell(outcome, spent, outcome="done")
+
+    async def _take(self, deliveries: Sequence[Delivery], outcome: _Outcome) -> None:
+        with self.stages("decode"):
+            taken = list(self._decoded(deliveries, outcome))
+        for batch in _distinct(iter(taken)):
             await self._put(batch, outcome)
-        self._dead.passed(outcome.statuses.total())
-        before = self._clock.monotonic()
-        outcome.jobs = await self._retry("sending summary jobs", self._jobs.flush)
-        outcome.dead = await self._retry("sending dead letters", self._dead.flush)
-        now = self._clock.monotonic()
-        self._log.info(
-            "batch",
-            topic=deliveries[0].topic if deliveries else "",
-            records=outcome.records,
-            trees=len(outcome.trees),
-            **outcome.statuses,
-            dead_letters=outcome.dead,
-            jobs=outcome.jobs,
-            jobs_again=outcome.again,
-            seq=outcome.seq,
-            prepare_ms=round(outcome.seconds["prepare"] * 1000, 1),
-            commit_ms=round(outcome.seconds["commit"] * 1000, 1),
-            send_ms=round((now - before) * 1000, 1),
-            ms=round((now - started) * 1000, 1),
-        )
+        self.dead.passed(outcome.statuses.total())
+        with self.stages("send"):
+            outcome.jobs = await self.retry("sending summary jobs", self._jobs.flush)
+            outcome.dead = await self.retry("sending dead letters", self.dead.flush)
+        self.counters.events.update(outcome.statuses)
+        self.counters.jobs += outcome.jobs
+        self.counters.jobs_again += outcome.again
+
+    def _tell(self, done: _Outcome, spent: dict[str, float], **end: str) -> None:
+        self._log.info("batch", **done.fields(), **milliseconds(spent, STAGES), ms=round(spent.get("batch", 0.0) * 1000, 1), **end)
 
     def _decoded(self, deliveries: Sequence[Delivery], outcome: _Outcome) -> Iterator[_Taken]:
         for each in deliveries:
@@ -156,8 +192,7 @@ class Batches:
     async def _put(self, batch: Sequence[_Taken], outcome: _Outcome) -> None:
         """Records with distinct ids, of any trees."""
         fit = await self._of_fitting_trees(batch)
-        prepared = await self._prepared(fit, outcome)
-        started = self._clock.monotonic()
+        prepared = await self._prepared(fit)
         room = asyncio.Semaphore(TREES_AT_ONCE)
 
         async def one(group: Sequence[_Taken], ready: Prepared) -> None:
@@ -165,7 +200,6 @@ class Batches:
                 await self._committed(group, ready, outcome)
 
         await asyncio.gather(*(one(group, ready) for group, ready in prepared))
-        outcome.seconds["commit"] += self._clock.monotonic() - started
 
     async def _of_fitting_trees(self, batch: Sequence[_Taken]) -> list[_Taken]:
         """Those whose trees can be written with the configured model and structure; a tree that is not there yet is made."""
@@ -173,7 +207,7 @@ class Batches:
 
         async def ensure(tree: str) -> None:
             try:
-                await self._retry("making a tree", lambda: self._ingest.ensure_tree(TreeId(tree)))
+                await self.retry("making a tree", lambda: self.ingest.ensure_tree(TreeId(tree)))
             except TreeMismatchError as error:
                 unfit[tree] = error
 
@@ -183,16 +217,15 @@ class Batches:
                 self._give_up(taken.delivery, unfit[taken.record.tree], attempts=1)
         return [taken for taken in batch if taken.record.tree not in unfit]
 
-    async def _prepared(self, batch: Sequence[_Taken], outcome: _Outcome) -> list[tuple[list[_Taken], Prepared]]:
+    async def _prepared(self, batch: Sequence[_Taken]) -> list[tuple[list[_Taken], Prepared]]:
         """Each tree's records with their vectors. A record that the model has no vector for is found by halving."""
         if not batch:
             return []
         groups = _by_tree(batch)
-        started = self._clock.monotonic()
         try:
             ready = await self._bounded(
                 "embedding",
-                lambda: self._ingest.prepare_all({tree: [taken.record for taken in group] for tree, group in groups.items()}),
+                lambda: self.ingest.prepare_all({tree: [taken.record for taken in group] for tree, group in groups.items()}),
             )
         except (StoreDamagedError, StoreVersionError):
             raise
@@ -201,9 +234,7 @@ class Batches:
                 self._poison(batch[0], "embedding", error)
                 return []
             half = len(batch) // 2
-            return [*await self._prepared(batch[:half], outcome), *await self._prepared(batch[half:], outcome)]
-        finally:
-            outcome.seconds["prepare"] += self._clock.monotonic() - started
+            return [*await self._prepared(batch[:half]), *await self._prepared(batch[half:])]
         self._given_up_in_row["embedding"] = 0
         return list(zip(groups.values(), ready, strict=True))
 
@@ -216,7 +247,7 @@ class Batches:
             return
         records = [taken.record for taken in group]
         try:
-            results = await self._bounded("committing", lambda: self._ingest.commit(ready, records))
+            results = await self._bounded("committing", lambda: self.ingest.commit(ready, records))
         except (StoreDamagedError, StoreVersionError):
             raise
         except Exception as error:  # noqa: BLE001
@@ -234,7 +265,7 @@ class Batches:
         outcome.seq = max(outcome.seq, *(result.seq for result in results))
         again = [EventId(result.id) for result in results if result.status is EventStatus.DUPLICATE]
         if again:
-            outcome.again += await self._retry("reading what came again", lambda: put_again(self._store, self._jobs, tree, again))
+            outcome.again += await self.retry("reading what came again", lambda: put_again(self.store, self._jobs, tree, again))
         for taken, result in zip(group, results, strict=True):
             if result.status is EventStatus.CONFLICT:
                 self._log.warning("conflict", tree=tree, event_id=result.id, at=taken.delivery.place, reason=result.reason)
@@ -243,7 +274,7 @@ class Batches:
         """`Retry`, with a few attempts for errors that nobody thought of."""
         for attempt in range(ATTEMPTS):
             try:
-                return await self._retry(what, work)
+                return await self.retry(what, work)
             except BanyanError:
                 raise
             except Exception as error:
@@ -263,7 +294,7 @@ class Batches:
         self._give_up(taken.delivery, error, attempts=ATTEMPTS)
 
     def _give_up(self, delivery: Delivery, error: Exception, *, attempts: int) -> None:
-        letter = self._dead.put(delivery, error, attempts=attempts)
+        letter = self.dead.put(delivery, error, attempts=attempts)
         self._log.warning("dead letter", at=delivery.place, error=letter.error, reason=letter.reason)
 
 

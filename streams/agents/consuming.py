@@ -22,10 +22,11 @@ async def consume(stream: Any, runtime: Runtime[Ingesting]) -> None:
     settings = runtime.settings.worker
     async for events in stream.noack_take(settings.batch_records, within=settings.batch_wait.total_seconds()):
         await runtime.unless_draining()
-        runtime.taken(len(events))
+        deliveries = [delivery(event) for event in events]
+        runtime.taken(deliveries)
         with runtime.batch():
             pipeline = await runtime.pipeline()
-            await pipeline.batches.take([delivery(event) for event in events])
+            await pipeline.batches.take(deliveries)
             for event in events:
                 event.ack()
-        runtime.acknowledged(len(events))
+        runtime.acknowledged(deliveries)

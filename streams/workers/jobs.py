@@ -17,8 +17,12 @@ import structlog
 from memory.model import NodeId, TreeId
 from memory.ports.clock import Clock
 from memory.ports.jobs import SummaryJob, SummaryJobs
+from memory.service.stages import Stages
 from streams.deliveries import Delivery
+from streams.spending import begin, milliseconds
 
+STAGES = ("read", "model", "embed", "write")
+"""On the line of each job, summed over the calls that it took."""
 _Key = tuple[TreeId, NodeId]
 
 
@@ -58,8 +62,11 @@ class TakenJobs(SummaryJobs):
         self._clock = clock
         self._log = log
         self._began: dict[_Key, float] = {}
-        self.acknowledged: Callable[[int], None] = lambda _: None
-        """Told how many messages were acknowledged."""
+        self._spent: dict[_Key, dict[str, float]] = {}
+        self.stages = Stages(clock)
+        """`summary`, the whole; those in between are told where they happen."""
+        self.acknowledged: Callable[[Sequence[Delivery]], None] = lambda _: None
+        """Told which messages were acknowledged."""
         self._waiting: dict[_Key, list[Message]] = {}
         """Taken since the node was last claimed."""
         self._claimed: dict[_Key, list[Message]] = {}
@@ -85,20 +92,26 @@ class TakenJobs(SummaryJobs):
         """Messages have been dealt with: acknowledge what stands at the head of each partition and is settled."""
         for message in messages:
             message.settled = True
-        count = 0
+        done: list[Delivery] = []
         for partition in {(message.delivery.topic, message.delivery.partition) for message in messages}:
             order = self._order[partition]
             while order and order[0].settled:
-                order.popleft().acknowledge()
-                count += 1
-        self.in_hand -= count
-        self.acknowledged(count)
+                message = order.popleft()
+                message.acknowledge()
+                done.append(message.delivery)
+        self.in_hand -= len(done)
+        self.acknowledged(done)
         await self._tell()
 
     async def room(self) -> None:
         """Wait until there is room for more messages."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.in_hand < self._room)
+
+    def oldest(self) -> float | None:
+        """When the oldest message in hand was sent, in seconds since 1970; any thread may ask."""
+        heads = [order[0] for order in list(self._order.values()) if order]
+        return min((message.delivery.timestamp for message in heads), default=None)
 
     async def rest(self) -> None:
         """Wait until no job is claimed; with `draining` set, none will be any more."""
@@ -119,6 +132,7 @@ class TakenJobs(SummaryJobs):
         if self.draining:
             await self._queue.retry(job, after=0.0, failed=False)
             await asyncio.Event().wait()
+        self._spent[job.tree, job.node] = begin()
         self._claimed[job.tree, job.node] = self._waiting.pop((job.tree, job.node), [])
         self._began[job.tree, job.node] = self._clock.monotonic()
         return job
@@ -130,6 +144,8 @@ class TakenJobs(SummaryJobs):
         await self._queue.done(job)
         await self._before()
         await self.settle(messages)
+        seconds = self._clock.monotonic() - self._began.pop(key)
+        self.stages.took("summary", seconds)
         self._log.info(
             "summary",
             tree=job.tree,
@@ -137,7 +153,8 @@ class TakenJobs(SummaryJobs):
             jobs=len(messages),
             attempt=job.attempt + 1,
             backlog=self.backlog(),
-            ms=round((self._clock.monotonic() - self._began.pop(key)) * 1000, 1),
+            **milliseconds(self._spent.pop(key, {}), STAGES),
+            ms=round(seconds * 1000, 1),
         )
 
     async def retry(self, job: SummaryJob, *, after: float, failed: bool = True) -> None:

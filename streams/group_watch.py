@@ -1,0 +1,91 @@
+"""
+What the broker and the client say of this worker: its partitions, what waits in them, and whether it is in its group at all.
+
+The client alone is not asked whether it is in the group: one that has left for good still names its partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from streams.broker import Broker, open_admin, translated
+from streams.progress import PartitionLook
+
+if TYPE_CHECKING:
+    from aiokafka.admin import AIOKafkaAdminClient
+
+LOOK_LIMIT = 10.0  # seconds
+
+
+class GroupWatch:
+    """
+    Looks at one worker's place in its group, over a connection of its own.
+
+    Args:
+        app: the Faust app.
+        broker: where Kafka is.
+        client: what this worker, and no other, is called in the group (`client.id`).
+    """
+
+    def __init__(self, app: Any, broker: Broker, client: str) -> None:
+        self._app = app
+        self._broker = broker
+        self._client = client
+        self._admin: AIOKafkaAdminClient | None = None
+
+    async def look(self) -> tuple[list[PartitionLook], bool | None]:
+        """
+        The partitions that are held, and whether the broker has this worker in its group (None: it does not say).
+
+        Raises:
+            BrokerUnavailableError, BrokerRefusedError: nothing is known.
+        """
+        try:
+            with translated(self._broker.address):
+                async with asyncio.timeout(LOOK_LIMIT):
+                    return await self._look()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Disconnect; idempotent."""
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            await admin.close()
+
+    async def _look(self) -> tuple[list[PartitionLook], bool | None]:
+        if self._admin is None:
+            self._admin = await open_admin(self._broker)
+        group = self._app.conf.id
+        coordinator = await self._admin.find_coordinator(group)
+        member = self._among(await self._admin.describe_consumer_groups([group], group_coordinator_id=coordinator))
+        consumer = self._app.consumer
+        held = sorted(consumer.assignment()) if consumer is not None else []
+        if not held:
+            return [], member
+        committed = await self._admin.list_consumer_group_offsets(group, group_coordinator_id=coordinator)
+        offsets = {(each.topic, each.partition): found.offset for each, found in committed.items()}
+        delivered = self._app.monitor.tp_read_offsets
+        looks = []
+        for partition, end in (await consumer.highwaters(*held)).items():
+            offset = offsets.get((partition.topic, partition.partition), -1)
+            looks.append(
+                PartitionLook(
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    end=end,
+                    position=await consumer.position(partition) or 0,
+                    delivered=delivered.get(partition),
+                    committed=offset if offset >= 0 else None,
+                )
+            )
+        return looks, member
+
+    def _among(self, answers: Any) -> bool | None:
+        for answer in answers:
+            for error, _group, _state, _type, _protocol, members, *_ in answer.groups:
+                # The id of the client comes second, or third after the name of a static member.
+                return None if error else any(self._client in member[1:3] for member in members)
+        return None
