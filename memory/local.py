@@ -105,7 +105,7 @@ async def open_local(
         if fresh:
             # An index left behind by another store of that name would be believed as far as its commit numbers reach.
             index_path.unlink(missing_ok=True)
-        index = await EmbeddedNodeIndex.open(None if gate is None else index_path, tokenize=terms)
+        index = await _open_index(None if gate is None else index_path, settings)
         undo.push_async_callback(index.close)
         parts = _assemble(
             store=store,
@@ -158,7 +158,7 @@ async def open_shared(
     closing = AsyncExitStack()
     async with AsyncExitStack() as undo:
         undo.push_async_callback(release)
-        index = await EmbeddedNodeIndex.open(None, tokenize=terms)
+        index = await _open_index(None, settings)
         undo.push_async_callback(index.close)
         parts = _assemble(
             store=store,
@@ -179,6 +179,11 @@ async def open_shared(
         for model in (summarizer, embedder):
             closing.push_async_callback(model.close)
     return memory
+
+
+async def _open_index(path: Path | None, settings: MemorySettings) -> EmbeddedNodeIndex:
+    retrieval = settings.retrieval
+    return await EmbeddedNodeIndex.open(path, tokenize=terms, k1=retrieval.bm25_k1, b=retrieval.bm25_b)
 
 
 def _assemble(

@@ -287,6 +287,8 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "retrieval_k_max": (1, 100_000),
     "retrieval_query_characters_max": (1, 1_000_000),
     "retrieval_view_bytes_max": (1_000_000, 10**13),
+    "retrieval_bm25_k1": (0, 10),
+    "retrieval_bm25_b": (0, 1),
 }
 
 

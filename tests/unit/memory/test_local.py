@@ -14,6 +14,7 @@ from memory.adapters.embedded.hashing import HashingEmbedder
 from memory.errors import StoreDamagedError, StoreUnavailableError
 from memory.records import Turn
 from memory.results import EventStatus
+from memory.settings import MemorySettings, RetrievalSettings
 
 
 @pytest.mark.parametrize("given", ["text", None, 5, ["id"], {}, {"id": 1}, Turn(tree="a/b", id="x", text="x")])
@@ -74,3 +75,22 @@ async def test_the_index_is_followed_behind_and_forgotten_tree_by_tree() -> None
         await asyncio.wait_for(asyncio.gather(*following), 10)
         await asyncio.sleep(0)
         assert memory._indexing == {}
+
+
+async def test_bm25_is_as_the_settings_say(tmp_path: Path) -> None:
+    texts = {"short": "copper", "repeated": "copper copper copper river stone paper apple"}
+    records = [{"id": name, "text": text} for name, text in texts.items()]
+
+    async def scores(**given: float) -> dict[str, float]:
+        settings = MemorySettings(retrieval=RetrievalSettings(**given))  # type: ignore[arg-type]
+        async with await open_local(tmp_path, embedder=HashingEmbedder(), settings=settings) as memory:
+            await memory.ingest(records, tree="t")
+            hits = (await memory.search("t", "copper", explain=True)).hits
+            return {hit.event_id: hit.parts["bm25"] for hit in hits if hit.event_id}
+
+    flat = await scores(bm25_k1=0.0)
+    assert flat["short"] == pytest.approx(flat["repeated"])
+    repeats = await scores(bm25_k1=2.0, bm25_b=0.0)
+    assert repeats["short"] < repeats["repeated"]
+    lengths = await scores(bm25_k1=2.0, bm25_b=1.0)
+    assert lengths["repeated"] / lengths["short"] < repeats["repeated"] / repeats["short"]
