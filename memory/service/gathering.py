@@ -27,6 +27,8 @@ class Work:
     """That wait and are taken in."""
     left: bool
     """Whether more waits than is taken in."""
+    of_children: bool = False
+    """Whether the texts are all children's, and stand for the node by themselves."""
 
 
 async def gather(store: TreeStore, tree: TreeId, node: Node, waiting: Sequence[Contribution], *, tokens_max: int) -> Work:

@@ -35,12 +35,15 @@ from memory.ports.embedder import Embedder
 from memory.ports.jobs import SummaryJob, SummaryJobs
 from memory.ports.leases import PathLeases
 from memory.ports.store import Applied, Seen, Stale, TreeStore
-from memory.ports.summarizer import Summarizer, Summary, SummaryRequest
+from memory.ports.summarizer import Summarizer, Summary, SummaryRequest, within_budget
+from memory.service.children import Answers, NotReady, gather_children
 from memory.service.claiming import TTL, kept
 from memory.service.embedding import embed
 from memory.service.gathering import CONTRIBUTIONS_PER_READ, Work, gather
+from memory.service.known import KnownStructures
 from memory.service.stages import Stages
 from memory.settings import SummarySettings
+from memory.structures.base import Aggregation
 from memory.tree.similarity import merge_means
 
 _NO_TEXT = re.compile("[\x00\ud800-\udfff]")
@@ -48,6 +51,9 @@ LEASE_TTL = timedelta(seconds=10)
 LEASE_WAIT = timedelta(seconds=1)
 BUSY_WAIT_MAX = 1.0  # seconds
 """After which a node that another worker has is looked at again."""
+
+CHILDREN_WAIT = 0.1  # seconds
+"""After which a node that is made of its children is looked at again while they are not up to date."""
 
 
 class JobOutcome(StrEnum):
@@ -115,6 +121,8 @@ class Summarize:
         self._summarizer = summarizer
         self.clock = clock
         self._settings = settings
+        self._structures = KnownStructures(store)
+        self._answers = Answers()
         self.counts = SummaryCounts()
         self.stages = Stages(clock)
         """`read`, `model`, `embed`, `write`."""
@@ -130,6 +138,7 @@ class Summarize:
 
         Raises:
             SummarizerError, SummarizerAnswerError, EmbedderError: the old text stays, the contributions too.
+            NotReady: it is made of its children, and they are not up to date.
         """
         with self.stages("read"):
             found = (await self._store.nodes(tree, [node], vectors=True)).get(node)
@@ -140,7 +149,10 @@ class Summarize:
                 return JobOutcome.FRESH
             if seq and waiting[0].mark >> MARK_BITS > seq:
                 return JobOutcome.COVERED
-            work = await gather(self._store, tree, found, waiting, tokens_max=self._summarizer.tokens_max)
+            if (await self._structures.of(tree)).aggregation(found) is Aggregation.CHILDREN:
+                work = await gather_children(self._store, tree, found, waiting)
+            else:
+                work = await gather(self._store, tree, found, waiting, tokens_max=self._summarizer.tokens_max)
         assert found.parent is not None
         rewrite = await self._rewrite(found, found.parent, work) if work.texts else _trim(found, found.parent, work.through)
         changes = ChangeSet(
@@ -156,7 +168,7 @@ class Summarize:
 
     async def _rewrite(self, node: Node, parent: NodeId, work: Work) -> Rewrite:
         request = SummaryRequest(existing=work.existing, new=work.texts, descendants=node.descendants, covered=work.covered)
-        summary = await self._ask(request)
+        summary = await (self._of_children(request) if work.of_children else self._ask(request))
         vector, cohesion = merge_means(work.means)
         if self._summarizer.vector_from_text:
             with self.stages("embed"):
@@ -170,6 +182,27 @@ class Summarize:
             text=summary.text,
             cost=Cost(calls=summary.calls, tokens_in=summary.tokens_in, tokens_out=summary.tokens_out),
         )
+
+    async def _of_children(self, request: SummaryRequest) -> Summary:
+        """What the children say together: as often asked as the budget makes necessary, and not at all where that is known."""
+        if len(request.new) == 1 and len(request.new[0]) <= self._settings.text_characters_max:
+            return Summary(text=request.new[0])
+        key = Answers.key(self._summarizer.name, request.new)
+        if (known := self._answers.get(key)) is not None:
+            return known
+        total, answer, rest = Cost(), "", request.new
+        while rest:
+            count = within_budget(rest, self._summarizer.tokens_max)
+            covered = request.descendants * (len(request.new) - len(rest)) // len(request.new)
+            made = await self._ask(replace(request, existing=answer, new=rest[:count], covered=covered))
+            total = Cost(
+                calls=total.calls + made.calls,
+                tokens_in=total.tokens_in + made.tokens_in,
+                tokens_out=total.tokens_out + made.tokens_out,
+            )
+            answer, rest = made.text, rest[count:]
+        self._answers.add(key, answer)
+        return Summary(text=answer, calls=total.calls, tokens_in=total.tokens_in, tokens_out=total.tokens_out)
 
     async def _apply(self, changes: ChangeSet, parent: NodeId) -> Applied | Seen | Stale:
         """
@@ -316,6 +349,8 @@ class SummaryPool:
         try:
             async with kept(self._claims, claim, self._summarize.clock):
                 await self._refreshed(job)
+        except NotReady as waits:
+            await self._waited(job, claim, waits)
         except Exception as error:  # noqa: BLE001
             await self._failed(job, error, claim)
         except asyncio.CancelledError:
@@ -339,6 +374,18 @@ class SummaryPool:
             await self._jobs.put(job.tree, [job.node])
         while outcome in (JobOutcome.MORE, JobOutcome.CHANGED):
             outcome = await self._summarize.refresh(job.tree, job.node)
+
+    async def _waited(self, job: SummaryJob, claim: Claim, waits: NotReady) -> None:
+        """Its children come first; where one of them was given up, so is this one: it stays visibly pending with that."""
+        hopeless: set[NodeId] = set()
+        with suppress(TransientError):
+            await self._claims.release(claim)
+            failed = await self._claims.failures(job.tree)
+            hopeless = {one.node for one in failed if one.failures >= self._settings.attempts_max} & {*waits.nodes}
+        if hopeless:
+            await self._give_up(job, SummarizerAnswerError(f"its child {min(hopeless)} was given up"))
+        else:
+            await self._jobs.retry(job, after=_spread(CHILDREN_WAIT, job), failed=False)
 
     def _count(self, error: Exception) -> None:
         self.counts.failed += 1
