@@ -23,9 +23,10 @@ class IngestSettings:
     """Times a commit is planned again because others changed its path, before the caller gets `ContentionError`."""
     embedder_patience: timedelta = timedelta(minutes=10)
     """How long a batch waits for an embedding model that is away, over all attempts, before the caller gets `EmbedderError`."""
-    lease_after: int = 0
-    """Refusals after which the paths are leased between planning and committing; 0 leases them always, which costs microseconds
-    where leases are local and keeps summaries that are being written from refusing every commit."""
+    lease_after: int | None = None
+    """Refusals of a commit after which its paths are leased between planning and committing; 0 leases them always. Without it 0
+    for a store in a file, where a lease costs microseconds and keeps summaries that are being written from refusing every commit,
+    and 1 for one in Redis, where it costs two round trips."""
     lease_ttl: timedelta = timedelta(seconds=10)
     """Life of such a lease: far above the milliseconds a commit takes, short enough that a dead holder is not waited for long."""
     lease_wait: timedelta = timedelta(seconds=5)

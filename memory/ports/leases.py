@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import ClassVar
 
 from memory.model import NodeId, TreeId
 
@@ -28,6 +29,9 @@ class PathLeases(ABC):
     All nodes of a lease are had at once or none is. A lease that is not renewed ends by itself after its time-to-live, whatever
     became of its holder. Waiters are served in order of arrival as far as their nodes allow, and none for longer than its wait.
     """
+
+    remote: ClassVar[bool] = False
+    """Whether taking one costs round trips, so that it pays to try without."""
 
     @abstractmethod
     async def acquire(

@@ -64,6 +64,10 @@ class Applied:
     """The change set is durable under `seq`."""
 
     seq: int
+    missed: tuple[LogEntry, ...] = ()
+    """The commits between the one asked `after` and this one, from the first on, as many as were cheap to give; may be none."""
+    released: bool = False
+    """The lease was given back in the same step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +84,8 @@ class Stale:
     nodes: tuple[NodeId, ...]
     seq: int
     """The tree's present sequence number."""
+    missed: tuple[LogEntry, ...] = ()
+    """The commits after the one asked `after`, from the first on, as many as were cheap to give; may be none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +156,9 @@ class TreeStore(ABC):
         """All trees, by name."""
 
     @abstractmethod
-    async def apply(self, changes: ChangeSet, *, lease: Lease | None = None) -> Applied | Seen | Stale:
+    async def apply(
+        self, changes: ChangeSet, *, lease: Lease | None = None, release: bool = False, after: int | None = None
+    ) -> Applied | Seen | Stale:
         """
         Compare and apply, atomically and durably.
 
@@ -160,6 +168,12 @@ class TreeStore(ABC):
         are written, versions and routings bumped as the steps say, contributions added, the log extended by one entry, events
         remembered with their receipts, under `seq = previous + 1`. The step at index n (from 0, over all steps) has the mark
         `mark(seq, n)`: a `Create` gives it to its node, a `Grow` to the contributions it adds.
+
+        Args:
+            changes: the commit.
+            lease: under which it is made.
+            release: whether a store that can may give the lease back in the same step, if the set is applied.
+            after: the commit that the caller's view is of; a store that can then answers with what the view has missed.
 
         Returns:
             `Applied`, or `Seen` or `Stale` with nothing written at all.

@@ -17,14 +17,17 @@ async def finished(work: Coroutine[Any, Any, T]) -> T:
         work: bounded in time; when the caller is cancelled, its own failure is dropped.
     """
     task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError as error:
+        if task.done():
+            raise  # the work itself was cancelled, or ended at the same moment
+        cancelled = error
     while not task.done():
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancelled = error
-    if cancelled is None:
-        return task.result()
     if not task.cancelled():
         task.exception()  # else it would be reported as never retrieved
     raise cancelled

@@ -1,8 +1,9 @@
 """
 One micro-batch of records of one tree into that tree (design section 3).
 
-embed (one call) → plan on the view → compare and apply; refused: catch up and plan again. A lease on the paths, taken
-between plan and commit, keeps others from refusing it.
+embed (one call) → plan on the view → compare and apply; refused: catch up and plan again. The first attempts are made as they are,
+on the view as it is; after `lease_after` refusals a lease on the paths, taken between plan and commit, keeps others from refusing
+it (decision 0013).
 The effect is once: an event's id is remembered in the same atomic step as its leaves, and one that is seen again is answered with
 its first receipt.
 """
@@ -14,8 +15,9 @@ import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from memory.changes import ChangeSet, Create, EventEntry, Grow, Move
+from memory.changes import ChangeSet, Create, EventEntry, Grow, Move, Step
 from memory.errors import ContentionError, EmbedderError, LeaseBusyError, LeaseLostError, StoreDamagedError, TreeMismatchError
 from memory.model import EventId, Item, NodeId, TreeId, TreeInfo, Vector
 from memory.ports.clock import Clock
@@ -30,6 +32,7 @@ from memory.service.chunking import items
 from memory.service.completing import Fresh
 from memory.service.embedding import check_model, embed
 from memory.service.finishing import finished
+from memory.service.recent import RecentLeaves
 from memory.service.stages import Stages
 from memory.service.views import Views
 from memory.settings import IngestSettings
@@ -39,8 +42,9 @@ from memory.tree.planning import Insertion, Plan, leaf_id
 from memory.tree.view import View
 
 EMBEDDER_WAIT_MAX = 30.0  # seconds between attempts
-STRUCTURES_MAX = 1_000
-"""Trees whose structure is remembered; that of another one is read again."""
+STRUCTURES_MAX = 100_000
+"""Trees whose structure is remembered, about 200 bytes each; that of another one is read again."""
+ALIKE_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +105,16 @@ class Ingest:
         self._clock = clock
         self._views = views
         self._settings = settings
+        # Where leases are near they cost nothing; elsewhere they are two round trips, and most commits need none.
+        near, far = 0, 1
+        self._lease_after = (far if leases.remote else near) if settings.lease_after is None else settings.lease_after
         self._default = registry.make(structure, embedder.model, parameters)
         self._structures: dict[TreeId, Structure] = {}
+        self._alike: dict[tuple[Any, ...], Structure] = {}
+        """Structures by what they are made of: one serves all trees that are alike."""
+        self._recent = RecentLeaves()
+        self._busy: dict[TreeId, None] = {}
+        """Trees whose last commit was refused once or more: others write there, and a view is worth catching up first."""
         self.counters = IngestCounters()
         self.on_wait: Callable[[EmbedderError, float], None] | None = None
         """Called before each wait, in seconds, for an embedding model that is away."""
@@ -140,7 +152,18 @@ class Ingest:
                 f"tree {tree!r} is a {info.structure} tree, {self._default.name} is configured; "
                 f"use --structure {info.structure}, or another tree name"
             )
-        return registry.of(info)
+        if not info.seq:
+            self._views.begin(tree, info.model.dimension)
+        identity = (info.structure, info.model, tuple(sorted(info.parameters.items())))
+        if identity not in self._alike:
+            if len(self._alike) >= ALIKE_MAX:
+                self._alike.clear()
+            self._alike[identity] = registry.of(info)
+        return self._alike[identity]
+
+    def knows(self, tree: TreeId) -> bool:
+        """Whether `ensure_tree` has nothing to wait for."""
+        return tree in self._structures
 
     async def prepare(self, tree: TreeId, records: Sequence[Record]) -> Prepared:
         """
@@ -229,12 +252,14 @@ class Ingest:
         structure = await self.ensure_tree(tree)
         insertions = [insertion for _, group in waiting for insertion in group]
         events = tuple(_entry(record, group) for record, group in waiting)
+        level = self._lease_after > 0 and tree not in self._busy
         for attempt in range(self._settings.attempts_max):
-            async with self._views.hold(tree) as view:
-                outcome, dirty = await self._attempt(
-                    tree, view, structure, insertions, events, leased=attempt >= self._settings.lease_after
-                )
+            leased = attempt >= self._lease_after
+            async with self._views.hold(tree, fresh=not level) as view:
+                outcome, dirty = await self._attempt(tree, view, structure, insertions, events, leased=leased)
+                level = isinstance(outcome, Stale) and view.seq >= outcome.seq
             if isinstance(outcome, Applied):
+                self._settled(tree, refused=attempt > 0)
                 self.counters.commits += 1
                 self.counters.items += len(insertions)
                 await self._jobs.put(tree, dirty, seq=outcome.seq)
@@ -242,13 +267,22 @@ class Ingest:
             if isinstance(outcome, Seen):
                 return outcome
             self.counters.refused += 1
-            # Two processes that refuse each other in step would go on doing so.
-            await self._clock.sleep(random.uniform(0, 0.001 * 2 ** min(attempt, 6)))  # noqa: S311  # jitter, not a secret
+            if leased or attempt:
+                # Two processes that refuse each other in step would go on doing so.
+                await self._clock.sleep(random.uniform(0, 0.001 * 2 ** min(attempt, 6)))  # noqa: S311  # jitter, not a secret
         raise ContentionError(
             f"tree {tree!r}: a commit of {len(insertions)} items was refused {self._settings.attempts_max} times because others "
             "changed the same path; try again, with fewer writers on this tree or larger batches",
             retry_after=1.0,
         )
+
+    def _settled(self, tree: TreeId, *, refused: bool) -> None:
+        if not refused:
+            self._busy.pop(tree, None)
+            return
+        self._busy[tree] = None
+        if len(self._busy) > STRUCTURES_MAX:
+            del self._busy[next(iter(self._busy))]
 
     async def _attempt(
         self,
@@ -259,12 +293,12 @@ class Ingest:
         events: tuple[EventEntry, ...],
         *,
         leased: bool,
-    ) -> tuple[Applied | Seen | None, tuple[NodeId, ...]]:
+    ) -> tuple[Applied | Seen | Stale | None, tuple[NodeId, ...]]:
         """
         Plan and commit once; the view is left as of a commit.
 
         Returns:
-            The outcome, None when it was refused, and the summaries that it made dirty.
+            The outcome, None when it was not sent or the lease had ended, and the summaries that it made dirty.
         """
         if (seen := await self._seen(tree, view, events)) is not None:
             return seen, ()
@@ -280,6 +314,7 @@ class Ingest:
             outcome = await self._commit(tree, view, plan, events, lease)
             if isinstance(outcome, Applied):
                 self.counters.contributions += sum(len(step.nodes) for step in plan.steps if isinstance(step, Grow))
+                lease = None if outcome.released else lease
             return outcome, plan.summaries
         finally:
             if lease is not None:
@@ -327,22 +362,39 @@ class Ingest:
 
     async def _commit(
         self, tree: TreeId, view: View, plan: Plan, events: tuple[EventEntry, ...], lease: Lease | None
-    ) -> Applied | Seen | None:
-        fresh = Fresh(plan.steps)
-        steps = fresh.complete(await self._store.nodes(tree, fresh.wanted) if fresh.wanted else {})
-        changes = ChangeSet(tree=tree, steps=steps, expects=plan.expects, events=events, at=self._clock.now())
+    ) -> Applied | Seen | Stale | None:
+        changes = ChangeSet(
+            tree=tree, steps=await self._completed(tree, plan), expects=plan.expects, events=events, at=self._clock.now()
+        )
         # A cancelled caller must not leave it open whether the commit happened, nor let go of the lease before.
+        outcome: Applied | Seen | Stale | None
         try:
             with self.stages("commit"):
-                outcome = await finished(self._store.apply(changes, lease=lease))
+                outcome = await finished(self._store.apply(changes, lease=lease, release=True, after=view.seq))
         except LeaseLostError:
             # This process was stopped, or slow, for longer than the lease lasts: others went on, and so does it.
             outcome = None
+        if isinstance(outcome, Applied):
+            self._recent.add(tree, changes.steps)
+            if outcome.seq == view.seq + 1:
+                view.seq = outcome.seq
+                return outcome
+        view.undo(plan.steps)
+        if isinstance(outcome, Applied | Stale):
+            view.catch_up(outcome.missed)
         if isinstance(outcome, Applied) and outcome.seq == view.seq + 1:
+            for step in plan.steps:  # in its place, after what others committed before it; else the log brings it back
+                view.apply(step)
             view.seq = outcome.seq
-        else:
-            view.undo(plan.steps)  # the log brings it back, in its right place among the others' commits
-        return None if isinstance(outcome, Stale) else outcome
+        return outcome
+
+    async def _completed(self, tree: TreeId, plan: Plan) -> tuple[Step, ...]:
+        fresh = Fresh(plan.steps)
+        wanted = fresh.wanted
+        found = self._recent.find(tree, wanted)
+        if len(found) < len(wanted):
+            found |= await self._store.nodes(tree, [node for node in wanted if node not in found])
+        return fresh.complete(found)
 
     async def _lease(self, tree: TreeId, plan: Plan) -> Lease | None:
         """

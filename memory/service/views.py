@@ -53,9 +53,9 @@ class Views:
         return self._bytes
 
     @asynccontextmanager
-    async def hold(self, tree: TreeId) -> AsyncIterator[View]:
+    async def hold(self, tree: TreeId, *, fresh: bool = True) -> AsyncIterator[View]:
         """
-        The tree's view, exclusively, brought up to date.
+        The tree's view, exclusively, brought up to date; or, unless `fresh`, as the last one left it, if there was one.
 
         Whoever holds it may plan on it and must leave it as of a commit: either its plan was committed, or it was undone.
         """
@@ -65,9 +65,15 @@ class Views:
             kept = self._kept.pop(tree, None)
             self._bytes -= kept.bytes if kept is not None else 0
             view = kept.view if kept is not None else View.load(await self._store.skeleton(tree))
-            await self.catch_up(tree, view)
+            if fresh and kept is not None:
+                await self.catch_up(tree, view)
             yield view
             self._keep(tree, view, kept)
+
+    def begin(self, tree: TreeId, dimension: int) -> None:
+        """A tree that has just been made: its view is empty, and need not be read."""
+        if tree not in self._kept and tree not in self._locks:
+            self._keep(tree, View(dimension), None)
 
     async def catch_up(self, tree: TreeId, view: View) -> None:
         """Apply to the view what was committed since."""

@@ -28,6 +28,11 @@ def provisional_text(texts: Sequence[str]) -> str:
     return "\n".join(filter(None, (_beginning(text) for text in texts)))
 
 
+def provisional_window(text: str) -> str:
+    """The part of a text that its provisional text depends on, at most `2 * PROVISIONAL_CHARACTERS_MAX` characters."""
+    return text.lstrip()[: 2 * PROVISIONAL_CHARACTERS_MAX]
+
+
 def headline(text: str, characters: int) -> str:
     """
     One line that stands for a text where there is little room: its first line, cut at a word's end.
@@ -58,7 +63,7 @@ def without_phrases(text: str) -> str:
 
 def _beginning(text: str) -> str:
     """First sentence of a text, on one line."""
-    window = text.lstrip()[: 2 * PROVISIONAL_CHARACTERS_MAX]
+    window = provisional_window(text)
     match = _FIRST_SENTENCE.match(window)
     return _cut(" ".join((match.group() if match else window).split()), PROVISIONAL_CHARACTERS_MAX)
 

@@ -47,9 +47,12 @@ class Corpus:
 
     def _block(self, block: int) -> NDArray[np.float32]:
         random = np.random.default_rng((self._seed, block))
-        topic = random.integers(0, TOPICS, 1000)
-        subtopic = topic * SUBTOPICS + random.integers(0, SUBTOPICS, 1000)
-        noise = _unit(random.normal(size=(1000, DIMENSION)))
+        return self.around(random.integers(0, TOPICS, 1000), random)
+
+    def around(self, topic: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.float32]:
+        """(n, DIMENSION) float32, unit rows: one item of each of the n topics, each below `TOPICS`."""
+        subtopic = topic * SUBTOPICS + random.integers(0, SUBTOPICS, len(topic))
+        noise = _unit(random.normal(size=(len(topic), DIMENSION)))
         return _unit(0.59 * self._topics[topic] + 0.48 * self._subtopics[subtopic] + 0.65 * noise).astype(np.float32)
 
     def texts(self, start: int, count: int) -> list[str]:

@@ -100,14 +100,14 @@ def _stopping(memory: LocalMemory, share: Share) -> None:
     store = memory._parts.store
     apply, commits = store.apply, 0
 
-    async def stopping(changes: ChangeSet, *, lease: Lease | None = None) -> Applied | Seen | Stale:
+    async def stopping(changes: ChangeSet, *, lease: Lease | None = None, **given: Any) -> Applied | Seen | Stale:
         nonlocal commits
         if changes.events:
             if commits == share.stop_at:
                 Path(share.folder, "stopped").touch()  # noqa: ASYNC240
                 os.kill(os.getpid(), signal.SIGSTOP)
             commits += 1
-        return await apply(changes, lease=lease)
+        return await apply(changes, lease=lease, **given)
 
     store.apply = stopping  # type: ignore[method-assign]
 

@@ -34,6 +34,8 @@ class RedisPathLeases(PathLeases):
         link: to Redis; not closed with the leases.
     """
 
+    remote = True
+
     def __init__(self, link: Link) -> None:
         self._link = link
         self.waits = 0

@@ -17,13 +17,13 @@ from redis.exceptions import ClusterDownError, NoScriptError, RedisError, Respon
 
 from memory.adapters.redis.errors import translated
 from memory.adapters.redis.keys import FORMAT, TreeKeys, format_key
+from memory.adapters.redis.pipe import Argument, Pipe
 from memory.adapters.redis.scripts import script
 from memory.adapters.redis.settings import RedisSettings
 from memory.errors import StoreUnavailableError, StoreVersionError, TransientError
 from memory.model import TreeId
 
 T = TypeVar("T")
-Argument = str | bytes | int | float
 PAUSE_FIRST, PAUSE_MAX = 0.02, 1.0  # seconds between attempts
 
 
@@ -41,6 +41,17 @@ class Link:
         self._settings = settings
         self._slots = asyncio.Semaphore(settings.connections_max)
         self._waiting = asyncio.Semaphore(settings.connections_max)
+        self._pipe: Pipe | None = None
+        if isinstance(client, Redis):
+            pool = client.connection_pool
+            self._pipe = Pipe(
+                pool.get_connection,
+                pool.release,
+                at_once=settings.connections_max,
+                timeout=settings.timeout.total_seconds(),
+            )
+        self.scripts = 0
+        """Scripts that were called, repetitions included."""
         self.retries = 0
         """Calls that were tried again."""
 
@@ -73,19 +84,24 @@ class Link:
         """What the link was opened with."""
         return self._settings
 
+    @property
+    def round_trips(self) -> int:
+        """Times that scripts were sent: those called at about the same time are sent together, on a cluster each by itself."""
+        return self.scripts if self._pipe is None else self._pipe.round_trips
+
     def keys(self, tree: TreeId) -> TreeKeys:
         """Keys of a tree."""
         return TreeKeys.of(self._settings.prefix, tree)
 
     async def command(self, *words: Argument) -> Any:
         """Run one command; it must be harmless to run it twice."""
-        return await self._patiently(str(words[0]), lambda _: self._client.execute_command(*words))
+        return await self._patiently(str(words[0]), lambda _: self._slotted(self._client.execute_command(*words)))
 
     async def commands(self, key: str, commands: Sequence[Sequence[Argument]]) -> list[Any]:
         """Run commands on the server that has `key`, one after the other on one connection; harmless to run twice."""
         if not commands:
             return []
-        return await self._patiently(str(commands[0][0]), lambda _: self._on_one_connection(key, *commands))
+        return await self._patiently(str(commands[0][0]), lambda _: self._slotted(self._on_one_connection(key, *commands)))
 
     async def script(
         self, name: str, keys: Sequence[str], *arguments: Argument, again: Sequence[Argument] | None = None, replicas: int = 0
@@ -128,9 +144,17 @@ class Link:
 
     async def close(self) -> None:
         """Close the connections; idempotent."""
+        if self._pipe is not None:
+            await self._pipe.close()
         await self._client.aclose()
 
     async def _send(self, command: str, what: str, head: Sequence[Argument], key: str, replicas: int) -> Any:
+        self.scripts += 1
+        if not replicas and self._pipe is not None:
+            return await self._pipe(command, what, *head)
+        return await self._slotted(self._alone(command, what, head, key, replicas))
+
+    async def _alone(self, command: str, what: str, head: Sequence[Argument], key: str, replicas: int) -> Any:
         if not replicas:
             return await self._client.execute_command(command, what, *head)
         wait_ms = int(self._settings.wait.total_seconds() * 1000)
@@ -155,14 +179,18 @@ class Link:
         connection = await pool.get_connection()  # type: ignore[no-untyped-call]
         return await _exchange(connection, pool.release, commands)
 
+    async def _slotted(self, call: Awaitable[T]) -> T:
+        """A call that takes a connection to itself."""
+        async with self._slots:
+            return await _cancellable(call)
+
     async def _patiently(self, what: str, call: Callable[[int], Awaitable[T]]) -> T:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._settings.patience.total_seconds()
         attempt = 0
         while True:
             try:
-                async with self._slots:
-                    return await _cancellable(call(attempt))
+                return await call(attempt)
             except (RedisError, OSError) as error:
                 problem = translated(error, f"Redis, {what}")
                 pause = min(PAUSE_FIRST * 2**attempt, PAUSE_MAX) * random.uniform(0.5, 1)  # noqa: S311  # jitter, not a secret
@@ -229,7 +257,7 @@ def _client(settings: RedisSettings) -> Redis | RedisCluster:
         url = settings.url.replace("+cluster", "", 1)
         # Blocking calls, and a margin for the client's own, beside the ones the link lets through.
         return RedisCluster.from_url(url, max_connections=2 * settings.connections_max + 8, **common)
-    pool_size = 2 * settings.connections_max
+    pool_size = 3 * settings.connections_max  # scripts together, calls alone, calls that block
     if parts.scheme == "redis+sentinel":
         hosts = [host.rpartition(":") for host in parts.netloc.rpartition("@")[2].split(",")]
         sentinels = [(name or port, int(port) if name else 26379) for name, _, port in hosts]

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from memory.adapters.redis.keys import TreeKeys
-from memory.adapters.redis.link import Argument, Link
+from memory.adapters.redis.link import Link
+from memory.adapters.redis.pipe import Argument
 from memory.model import ROOT, NodeId
 
 SAMPLES = 40

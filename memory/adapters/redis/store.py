@@ -23,7 +23,8 @@ from memory.adapters.redis.codec import (
 from memory.adapters.redis.folding import fold
 from memory.adapters.redis.history import History
 from memory.adapters.redis.keys import TreeKeys, trees_key
-from memory.adapters.redis.link import Argument, Link
+from memory.adapters.redis.link import Link
+from memory.adapters.redis.pipe import Argument
 from memory.adapters.redis.sizes import tree_bytes
 from memory.changes import Link as Edges
 from memory.errors import LeaseLostError, TreeNotFoundError
@@ -49,6 +50,9 @@ IDS_PER_READ = 1000
 TREES_PER_READ = 1000
 EVENTS_PER_READ = 1000
 LOG_BYTES_PER_READ = 4 << 20
+MISSED_MAX = 64
+MISSED_BYTES = 256 << 10
+"""Log entries that a commit's answer brings at most; a view that lacks more reads the log."""
 CHILDREN_PER_READ = 1000
 
 
@@ -116,7 +120,9 @@ class RedisTreeStore(TreeStore):
             after = f"({names[-1].decode()}"
         return found
 
-    async def apply(self, changes: ChangeSet, *, lease: Lease | None = None) -> Applied | Seen | Stale:
+    async def apply(
+        self, changes: ChangeSet, *, lease: Lease | None = None, release: bool = False, after: int | None = None
+    ) -> Applied | Seen | Stale:
         """Compare and apply."""
         keys = self._keys(changes.tree)
         folded = fold(changes, keys)
@@ -136,18 +142,28 @@ class RedisTreeStore(TreeStore):
             *keys.leases,
             *folded.keys,
         ]
-        rest = (covered, int(settings.leases_bind), *self._history.seen(changes.tree))
+        rest = (
+            covered,
+            int(settings.leases_bind),
+            *self._history.seen(changes.tree),
+            -1 if after is None else after,
+            MISSED_MAX,
+            MISSED_BYTES,
+            int(release and lease is not None),
+            keys.wake,
+        )
         first, again = (*given, token, 0, *rest), (*given, token, 1, *rest)
         answer = await self._run("apply", changes.tree, script_keys, *first, again=again, replicas=settings.wait_replicas)
         match answer:
-            case [1, seq]:
+            case [1, seq, dimension, released, missed]:
                 self._history.add(changes.tree, int(seq), name)
-                return Applied(seq=int(seq))
+                return Applied(seq=int(seq), missed=_entries(missed, dimension), released=released == b"1")
             case [2, *flat]:
                 receipts = [decode_receipt(flat[at].decode(), flat[at + 1]) for at in range(0, len(flat), 2)]
                 return Seen(receipts={receipt.event_id: receipt for receipt in receipts})
-            case [3, seq, *nodes]:
-                return Stale(nodes=tuple(NodeId(node.decode()) for node in nodes), seq=int(seq))
+            case [3, seq, dimension, head, nodes, missed]:
+                self._history.add(changes.tree, int(seq), head)
+                return Stale(nodes=tuple(NodeId(node.decode()) for node in nodes), seq=int(seq), missed=_entries(missed, dimension))
             case [4, node]:
                 raise ValueError(f"node {node.decode()}: only a summary grows or is rewritten")
             case [5, dimension]:
@@ -249,7 +265,7 @@ class RedisTreeStore(TreeStore):
                 raise self._history.lost(tree)
             dimension, more, last, name, *found = answer
             self._history.add(tree, int(last), name)
-            entries += [decode_entry(seq, names, body, leaves, dimension) for seq, names, body, leaves in found]
+            entries += _entries(found, dimension)
             if not more or len(entries) >= limit:
                 return entries
             after = entries[-1].seq
@@ -338,6 +354,10 @@ def _depths(counts: Mapping[str, int], letters: str) -> dict[int, int]:
         if name[0] in letters and name[1:].isdecimal() and count:
             found[int(name[1:])] = found.get(int(name[1:]), 0) + count
     return dict(sorted(found.items()))
+
+
+def _entries(found: Sequence[Sequence[bytes]], dimension: int) -> tuple[LogEntry, ...]:
+    return tuple([decode_entry(seq, names, body, leaves, dimension) for seq, names, body, leaves in found])
 
 
 def _no_tree(tree: TreeId) -> TreeNotFoundError:

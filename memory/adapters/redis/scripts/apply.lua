@@ -8,11 +8,16 @@
 --       changed, so that a WAIT that follows covers what was found  8 "1" to refuse what would change the children of a node that
 --       another's lease has
 --       9 a commit that the caller has seen, or "0"  10 its name
--- REPLY {1, seq} applied · {2, event, receipt, …} seen · {3, seq, node, …} stale · {4, node} of the wrong kind ·
+--       11 the commit that the caller's view is of, or "-1"  12 log entries after it at most 13 bytes after which no more are added
+--       14 "1" to give the lease back when it is applied  15 what a waiter's name is added to for its list (same slot)
+-- REPLY {1, seq, dimension, "1" when the lease was given back, {entry, …}} applied, with the commits between the caller's view
+--       and this one, each as in `log` · {2, event, receipt, …} seen ·
+--       {3, seq, dimension, its name, {node, …}, {entry, …}} stale · {4, node} of the wrong kind ·
 --       {5, dimension} the vectors have another · {6} the lease has ended ·
 --       {7} the commit that the caller has seen is not in this history
 -- ERROR NOTREE
--- COST  O(steps + names + contributions added, trimmed or taken over + log of children of the parents); no other reads or writes
+-- COST  O(steps + names + contributions added, trimmed or taken over + log of children of the parents + entries asked for, bounded
+--       by the arguments); no other reads or writes
 -- include: lib_leases
 -- include: lib_rows
 -- include: lib_log
@@ -22,7 +27,7 @@ local STATE, NODES, CONTENT, EVENTS, ORDER, LOG, DIRTY = KEYS[1], KEYS[2], KEYS[
 local keys = lease_keys(7)
 local FIRST_KEY = 15 -- the request numbers its keys from 1
 
-local found = redis.call('HMGET', STATE, 'seq', 'dimension')
+local found = redis.call('HMGET', STATE, 'seq', 'dimension', 'head')
 if not found[1] then return NO_TREE end
 local last, dimension = tonumber(found[1]), tonumber(found[2])
 local now = clock()
@@ -36,7 +41,7 @@ if ARGV[6] == '1' then
     for index = 1, #entry[2], 2 do
       if entry[2][index] == 'x' and entry[2][index + 1] == ARGV[4] then
         if ARGV[7] == '1' then redis.call('HSET', STATE, 'asked', digits(now)) end
-        return {1, tonumber(string.match(entry[1], '^(%d+)'))}
+        return {1, tonumber(string.match(entry[1], '^(%d+)')), dimension, '0', {}}
       end
     end
   end
@@ -72,7 +77,7 @@ for index, packed in ipairs(hmget(NODES, names)) do
   end
 end
 
-local stale, is_stale = {3, last}, {}
+local stale, is_stale = {}, {}
 local function misfit(index)
   if not is_stale[index] then
     is_stale[index] = true
@@ -110,7 +115,11 @@ if ARGV[8] == '1' and #request.guarded > 0 and redis.call('EXISTS', keys.ends) =
     if holders and tonumber(holders) ~= mine[guarded[position]] then misfit(request.guarded[position]) end
   end
 end
-if #stale > 2 then return stale end
+local missed = {} -- what the caller's view lacks of the commits before this one
+if tonumber(ARGV[11]) >= 0 and tonumber(ARGV[11]) < last then
+  missed = entries_after(LOG, CONTENT, dimension, ARGV[11], tonumber(ARGV[12]), tonumber(ARGV[13]))
+end
+if #stale > 0 then return {3, digits(last), dimension, found[3] or '', stale, missed} end
 
 -- -------------------------------------------------------------------------------------------------------------- apply
 
@@ -245,4 +254,5 @@ for field, change in pairs(counts) do
 end
 redis.call('HSET', STATE, 'seq', seq, 'head', ARGV[4])
 redis.call('XADD', LOG, digits(seq) .. '-0', 'n', ARGV[2], 'l', request.leaves, 'b', ARGV[3], 'x', ARGV[4])
-return {1, seq}
+local released = ARGV[14] == '1' and give_back(keys, ARGV[5], now, ARGV[15])
+return {1, digits(seq), dimension, released and '1' or '0', missed}

@@ -108,3 +108,11 @@ local function serve(keys, now, micros, grants, self)
   return before
 end
 
+-- Ends one lease and serves those who wait; says whether there was one.
+local function give_back(keys, token, now, grants)
+  if not end_lease(keys, token) then return false end
+  local _, micros = clock()
+  purge_queue(keys, now)
+  serve(keys, now, micros, grants, '')
+  return true
+end

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -199,11 +200,11 @@ class _Refusing:
         self._left = times
         world.store.apply = self.apply  # type: ignore[method-assign]
 
-    async def apply(self, changes: ChangeSet, *, lease: Lease | None = None) -> Applied | Seen | Stale:
+    async def apply(self, changes: ChangeSet, **given: Any) -> Applied | Seen | Stale:
         if self._left:
             self._left -= 1
             await self._other.put(turn(f"-other-{self._left}", f"lonely{self._left} words{self._left}"))
-        return await self._apply(changes, lease=lease)
+        return await self._apply(changes, **given)
 
 
 @pytest.mark.parametrize("lease_after", [0, 10_000])
@@ -237,10 +238,10 @@ async def test_a_lease_that_ended_before_the_commit_makes_it_plan_again(make_wor
     apply = world.store.apply
     stops = [2.0, 2.0]
 
-    async def stopped(changes: ChangeSet, *, lease: Lease | None = None) -> Applied | Seen | Stale:
+    async def stopped(changes: ChangeSet, *, lease: Lease | None = None, **given: Any) -> Applied | Seen | Stale:
         if stops:
             await asyncio.sleep(stops.pop())
-        return await apply(changes, lease=lease)
+        return await apply(changes, lease=lease, **given)
 
     world.store.apply = stopped  # type: ignore[method-assign]
     assert {result.status for result in await world.put(*turns(range(10, 20)))} == {ACCEPTED}
@@ -275,10 +276,10 @@ async def test_a_cancelled_caller_holds_its_lease_until_the_commit_has_ended(mak
     order: list[str] = []
     apply, release = world.store.apply, world.leases.release
 
-    async def slow(changes: ChangeSet, *, lease: Lease | None = None) -> Applied | Seen | Stale:
+    async def slow(changes: ChangeSet, *, lease: Lease | None = None, **given: Any) -> Applied | Seen | Stale:
         order.append("apply")
         await asyncio.sleep(5)
-        outcome = await apply(changes, lease=lease)
+        outcome = await apply(changes, lease=lease, **given)
         order.append("applied")
         return outcome
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -437,10 +438,10 @@ async def test_a_lease_that_ended_before_the_commit_costs_no_second_call(make_wo
     apply = world.store.apply
     stops = [60.0]
 
-    async def stopped(changes: ChangeSet, *, lease: Lease | None = None) -> Applied | Seen | Stale:
+    async def stopped(changes: ChangeSet, *, lease: Lease | None = None, **given: Any) -> Applied | Seen | Stale:
         if stops:
             await asyncio.sleep(stops.pop())
-        return await apply(changes, lease=lease)
+        return await apply(changes, lease=lease, **given)
 
     world.store.apply = stopped  # type: ignore[method-assign]
     await world.start()

@@ -1,0 +1,123 @@
+"""Calls that are made at about the same time, sent together: one writing, one reading, one connection for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from hiredis import pack_command
+from redis.exceptions import ResponseError
+from redis.exceptions import TimeoutError as NoAnswerError
+
+Argument = str | bytes | int | float
+Words = Sequence[Argument]
+
+TOGETHER = 16
+"""Calls that are sent together at most: enough to share the cost of a connection's turn (a third of a call's), few enough that the
+server works on one lot while the process prepares the next."""
+
+
+class Pipe:
+    """
+    Sends commands to one server, those that are waiting in the same turn of the event loop together.
+
+    Commands of different callers may overtake one another; a caller that awaits one before it sends the next keeps its order. A
+    caller that is cancelled does not keep its command from being run, nor disturb the others that were sent with it.
+
+    Args:
+        acquire, release: a connection of the client's pool, and back.
+        at_once: connections in use at once; more lots wait.
+        timeout: seconds within which a lot must be connected, sent and answered.
+    """
+
+    def __init__(
+        self,
+        acquire: Callable[[], Awaitable[Any]],
+        release: Callable[[Any], Awaitable[None]],
+        *,
+        at_once: int,
+        timeout: float,
+    ) -> None:
+        self._acquire = acquire
+        self._release = release
+        self._slots = asyncio.Semaphore(at_once)
+        self._timeout = timeout
+        self._waiting: list[tuple[Words, asyncio.Future[Any]]] = []
+        self._sending: set[asyncio.Task[None]] = set()
+        self.round_trips = 0
+        """Lots sent."""
+        self.calls = 0
+        """Commands in them."""
+
+    async def __call__(self, *words: Argument) -> Any:
+        """
+        The answer to one command.
+
+        Raises:
+            ResponseError: the server refused it.
+            RedisError, OSError: it is not known whether the server ran it.
+        """
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._send)
+        self._waiting.append((words, answer))
+        return await answer
+
+    async def close(self) -> None:
+        """Wait until nothing is under way."""
+        while self._sending:
+            await asyncio.wait(self._sending)
+
+    def _send(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for first in range(0, len(waiting), TOGETHER):
+            task = asyncio.ensure_future(self._exchange(waiting[first : first + TOGETHER]))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+
+    async def _exchange(self, lot: Sequence[tuple[Words, asyncio.Future[Any]]]) -> None:
+        self.round_trips += 1
+        self.calls += len(lot)
+        try:
+            async with self._slots, asyncio.timeout(self._timeout):
+                connection = await self._acquire()
+                try:
+                    await exchange(connection, [words for words, _ in lot], [answer for _, answer in lot])
+                finally:
+                    await self._release(connection)
+        except BaseException as error:
+            problem = NoAnswerError(f"no answer within {self._timeout:g} s") if isinstance(error, TimeoutError) else error
+            for _, answer in lot:
+                if not answer.done():
+                    answer.set_exception(problem) if isinstance(problem, Exception) else answer.cancel()
+            if not isinstance(error, Exception):
+                raise
+
+
+async def exchange(connection: Any, commands: Iterable[Words], answers: Sequence[asyncio.Future[Any]]) -> None:
+    """
+    Send commands on a connection and give each its answer, an error of the server's included.
+
+    Raises:
+        RedisError, OSError: the connection failed, and was closed; those that were not answered are not done.
+    """
+    try:
+        await connection.connect()
+        packed = [pack_command(tuple(words)) for words in commands]  # type: ignore[arg-type]  # declared for one word only
+        await connection.send_packed_command(b"".join(packed))
+        for answer in answers:
+            try:
+                # The time is bounded by the caller, for all of them at once.
+                value = await connection.read_response(timeout=math.inf)
+            except ResponseError as error:
+                if not answer.done():
+                    answer.set_exception(error)
+            else:
+                if not answer.done():
+                    answer.set_result(value)
+    except BaseException:
+        await connection.disconnect(nowait=True)
+        raise
