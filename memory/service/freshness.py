@@ -39,6 +39,8 @@ class Freshness:
         """
         Wait until no summary is pending, neither in this process's queue nor in the store.
 
+        Jobs that are here when the wait begins do not linger for more contributions: somebody waits for their summaries.
+
         Args:
             tree: None for all.
             progress: called with the number of nodes left, at most twenty times a second.
@@ -51,6 +53,7 @@ class Freshness:
         given_up = self._pool.given_up_in(tree)
         end = None if seconds is None else self._clock.monotonic() + seconds
         still: dict[TreeId, tuple[int, float]] = {}
+        self._jobs.hurry(tree)
         while True:
             pause = POLL
             left = self._jobs.backlog(tree)
@@ -87,3 +90,4 @@ class Freshness:
                     still[tree] = seq, now
                 elif now - since >= ADOPT_AFTER:
                     await self._jobs.put(tree, nodes)
+                    self._jobs.hurry(tree)

@@ -239,3 +239,54 @@ async def test_many_workers_do_every_job_once(jobs: SummaryJobs, elapse: Elapse)
     assert not any(worker.done() for worker in workers)
     for worker in workers:
         worker.cancel()
+
+
+async def test_a_job_is_about_the_latest_commit_that_put_its_node(jobs: SummaryJobs) -> None:
+    await jobs.put(TREE, nodes("a"), seq=3)
+    await jobs.put(TREE, nodes("a"), seq=7)
+    await jobs.put(TREE, nodes("a"), seq=5)
+    job = await jobs.claim()
+    assert job.seq == 7
+    await jobs.put(TREE, nodes("a"), seq=9)
+    await jobs.put(TREE, nodes("a"), seq=8)
+    await jobs.done(job)
+    assert (await jobs.claim()).seq == 9
+
+
+async def test_a_job_that_is_about_whatever_waits_stays_so(jobs: SummaryJobs) -> None:
+    await jobs.put(TREE, nodes("a"))
+    await jobs.put(TREE, nodes("a"), seq=7)
+    job = await jobs.claim()
+    assert job.seq == 0
+    await jobs.put(TREE, nodes("a"), seq=8)
+    await jobs.retry(job, after=0)
+    assert (await jobs.claim()).seq == 0
+
+
+async def test_a_job_that_comes_back_is_about_the_later_of_its_commits(jobs: SummaryJobs, elapse: Elapse) -> None:
+    await jobs.put(TREE, nodes("a"), seq=3)
+    job = await jobs.claim()
+    await jobs.put(TREE, nodes("a"), seq=4)
+    await jobs.retry(job, after=1)
+    await jobs.put(TREE, nodes("a"), seq=6)
+    await elapse(1.5)
+    assert (await jobs.claim()).seq == 6
+
+
+async def test_what_is_put_off_without_having_failed_keeps_its_attempts(jobs: SummaryJobs, elapse: Elapse) -> None:
+    await jobs.put(TREE, nodes("a"))
+    await jobs.retry(await jobs.claim(), after=0)
+    await jobs.retry(await jobs.claim(), after=1, failed=False)
+    await elapse(1.5)
+    assert (await jobs.claim()).attempt == 1
+
+
+async def test_hurrying_does_not_bring_back_what_failed(jobs: SummaryJobs, elapse: Elapse) -> None:
+    await jobs.put(TREE, nodes("a"))
+    await jobs.retry(await jobs.claim(), after=2)
+    jobs.hurry()
+    claim = asyncio.create_task(jobs.claim())
+    await elapse(1)
+    assert not claim.done()
+    await elapse(1.5)
+    assert (await claim).attempt == 1

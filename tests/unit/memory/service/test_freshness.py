@@ -121,3 +121,12 @@ async def test_with_many_trees_the_store_is_read_less_often(make_world: MakeWorl
     assert not await freshness(world).wait(None, progress=None, seconds=10.0)
     assert reads <= 10 * TREES_PER_SECOND + 2 * 201
     assert world.clock.monotonic() < 11.0
+
+
+async def test_nobody_who_waits_waits_for_the_linger(make_world: MakeWorld) -> None:
+    world = make_world(summarizer=FakeSummarizer(LoopClock(), delay=1.0), linger=600.0)
+    await world.start()
+    await world.put(*turns(range(40)))
+    assert await freshness(world).wait(TREE, progress=None, seconds=None)
+    assert await pending(world) == 0
+    assert world.clock.monotonic() < 60
