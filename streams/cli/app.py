@@ -65,6 +65,7 @@ _COMMANDS = {
     "produce": _Entry("streams.cli.produce:produce", "Send turns and documents from JSONL files to Kafka."),
     "worker": _Entry("streams.cli.worker:worker", "Run a worker: put records from Kafka into trees, or make summaries."),
     "dead-letters": _Entry("streams.cli.dead_letters:dead_letters", "Look at records that could not be taken; send them again."),
+    "repair": _Entry("streams.cli.repair:repair", "Put what a store has lost in again, from the Kafka topics."),
     "config": _Entry("streams.cli.config:config", "Show the settings in force, and where each came from."),
 }
 

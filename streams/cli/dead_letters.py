@@ -108,7 +108,7 @@ async def replay(places: Sequence[str], only: str | None, topic: str | None, dry
     Send dead letters to the topics they came from, byte for byte, with their keys and headers.
 
     Without a place or an option: all that were not replayed yet. Repeating the command sends nothing twice; one that was
-    interrupted goes on. A record that fails again becomes a dead letter again. Exit code 1 when a place that was named has no letter.
+    interrupted goes on. A record that fails again becomes a dead letter again. Exit code 1 when a named place has no letter.
     """
     from streams.dead_letter_topic import parse_place  # noqa: PLC0415
 

@@ -1,0 +1,155 @@
+"""
+A store that has lost commits gets them back from the topics of records.
+
+Those are kept for the retention, and event ids make reading them again harmless. The records go the way that a worker's go
+(`streams.agents.batches`); what was not lost is answered as known, and the summary jobs of its ancestors that are still dirty are
+sent again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from memory.errors import RecordError, SettingError, TreeNotFoundError
+from memory.model import EventId, TreeId
+from memory.ports.store import TreeStore
+from memory.records import parse_time
+from memory.results import EventStatus
+from memory.settings import IngestSettings
+from streams.agents.batches import RECORDS
+from streams.dead_letters import DeadLetters, Envelope
+from streams.deliveries import Delivery
+from streams.events import decode
+from streams.pipelines import Ingesting
+from streams.schema_versions import check_schema
+from streams.setting_values import parse_value
+from streams.topic_reader import Span, TopicReader
+
+
+@dataclass(slots=True)
+class Repaired:
+    """What was done, or would be."""
+
+    read: int = 0
+    missing: int = 0
+    """Records that were not in the store."""
+    known: int = 0
+    conflicts: int = 0
+    """Known with another text; the first stands."""
+    rejected: Counter[str] = field(default_factory=Counter)
+    """Records that cannot be taken, by error."""
+    jobs: int = 0
+    """Summary jobs sent."""
+    trees: Counter[str] = field(default_factory=Counter)
+    """Missing records by tree; only counted when nothing is done."""
+
+
+@dataclass(slots=True)
+class KnownLetters(DeadLetters):
+    """Counts, and sends none: what could not be taken then is on the topic of dead letters already."""
+
+    rejected: Counter[str] = field(default_factory=Counter)
+    """By error."""
+
+    def put(self, delivery: Delivery, error: Exception, *, attempts: int = 1, also: Sequence[Delivery] = ()) -> Envelope:
+        """Count one."""
+        letter = DeadLetters.put(self, delivery, error, attempts=attempts, also=also)
+        self.rejected[letter.error] += 1
+        return letter
+
+    async def flush(self) -> int:
+        """
+        Forget what was collected; returns 0.
+
+        Raises:
+            TooManyDeadLettersError: most records cannot be taken.
+        """
+        unsent, self._unsent = self._unsent, []
+        if unsent and self.share is not None:
+            self.share.check()
+        return 0
+
+
+def parse_start(text: str, now: datetime) -> int | datetime:
+    """
+    Where to begin: an offset, a time in ISO 8601, or how long ago (`90m`, `24h`).
+
+    Raises:
+        SettingError: it is none of these.
+    """
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return now - parse_value(text, timedelta, label="--from", bounds=(0, 10**9))
+    except SettingError:
+        pass
+    try:
+        return parse_time("--from", text)
+    except RecordError as error:
+        raise SettingError(
+            f"--from: {text[:60]!r} is no offset, no time such as 2026-05-08T13:56:00Z, and no duration such as 24h"
+        ) from error
+
+
+async def spans(reader: TopicReader, names: Sequence[str], *, start: int | datetime | None, partition: int | None) -> list[Span]:
+    """
+    What is to be read, by partition: to where the topics end now.
+
+    Raises:
+        TopicsMissingError: a topic is not there.
+        BrokerUnavailableError: Kafka is away.
+    """
+    found = await reader.spans(names, partition=partition)
+    if isinstance(start, datetime):
+        return await reader.since(found, start)
+    if start is not None:
+        return [replace(span, first=max(span.earliest, start)) for span in found]
+    return found
+
+
+async def look(store: TreeStore, deliveries: Sequence[Delivery], *, limits: IngestSettings, done: Repaired) -> None:
+    """Count what of some messages the store has, and change nothing."""
+    wanted: dict[str, set[str]] = {}
+    for each in deliveries:
+        done.read += 1
+        try:
+            check_schema(each.headers, *RECORDS)
+            record = decode(each.value or b"", limits=limits)
+        except RecordError as error:
+            done.rejected[error.field] += 1
+            continue
+        wanted.setdefault(record.tree, set()).add(record.id)
+    for tree, ids in wanted.items():
+        try:
+            known = await store.receipts(TreeId(tree), [EventId(each) for each in sorted(ids)])
+        except TreeNotFoundError:
+            known = {}
+        done.known += len(known)
+        missing = len(ids) - len(known)
+        done.missing += missing
+        if missing:
+            done.trees[tree] += missing
+
+
+async def put_back(ingesting: Ingesting, deliveries: Sequence[Delivery], done: Repaired) -> None:
+    """
+    Put messages into their trees as a worker does, without giving any up.
+
+    Raises:
+        CannotGoOnError, TooManyDeadLettersError, StoreDamagedError, StoreVersionError: going on is pointless.
+    """
+    batches = ingesting.batches
+    before, jobs = Counter(batches.counters.events), batches.counters.jobs
+    await batches.take(deliveries)
+    new = batches.counters.events - before
+    done.read += len(deliveries)
+    done.missing += new[EventStatus.ACCEPTED.value]
+    done.known += new[EventStatus.DUPLICATE.value]
+    done.conflicts += new[EventStatus.CONFLICT.value]
+    done.jobs += batches.counters.jobs - jobs
+    if isinstance(batches.dead, KnownLetters):
+        done.rejected = Counter(batches.dead.rejected)
