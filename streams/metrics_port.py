@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 REQUEST_LIMIT = 5.0  # seconds
 """For sending a request and taking its answer."""
+CLOSE_WITHIN = 0.2  # seconds
 PATHS = ("/metrics", "/healthz", "/readyz")
 AT_ONCE_MAX = 16
 """Requests answered at the same time; what comes beyond waits to be accepted."""
@@ -73,7 +74,7 @@ class MetricsPort:
                 f"metrics: port {where} cannot be had: {error.strerror or error}; give each process its own BANYAN_METRICS_PORT, "
                 "or 0 for a free one"
             ) from error
-        self._thread = threading.Thread(target=self._server.serve_forever, name="banyan-metrics", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(CLOSE_WITHIN,), name="banyan-metrics", daemon=True)
         self._thread.start()
 
     @property
