@@ -18,8 +18,6 @@ from streams.broker import DEAD_LETTER_BYTES_MAX, Broker, translated
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
 
-SCHEMA_HEADER = "banyan-schema"
-"""What a message is and the version of its form, e.g. `turn/1`."""
 _LINGER_MS = 5
 _BATCH_BYTES = 131_072
 _REQUEST_TIMEOUT_MS = 40_000
