@@ -1,0 +1,146 @@
+"""What a worker shows while it works, and that one that no longer works says so and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from streams.metrics import metrics_of
+from streams.settings import Settings
+from tests.integration.kafka.workers import LIMIT, Worker, Workers, assert_whole, send, turns, until_events, until_fresh
+
+pytestmark = pytest.mark.slow
+PORT = {"BANYAN_METRICS_PORT": "0"}
+SECRET = "sk-not-for-the-log"
+
+
+def address(worker: Worker) -> str:
+    worker.until("metrics")
+    return str(worker.events("metrics")[0]["address"])
+
+
+def get(worker: Worker, path: str) -> tuple[int, str]:
+    try:
+        with urlopen(f"http://{address(worker)}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def scraped(worker: Worker) -> dict[tuple[str, tuple[str, ...]], float]:
+    found = {}
+    for family in text_string_to_metric_families(get(worker, "/metrics")[1]):
+        for sample in family.samples:
+            found[sample.name, tuple(sample.labels[name] for name in sorted(sample.labels))] = sample.value
+    return found
+
+
+async def until(condition: Callable[[], bool], what: Callable[[], Any], seconds: float = LIMIT) -> None:
+    end = time.monotonic() + seconds
+    while not await asyncio.to_thread(condition):
+        assert time.monotonic() < end, what()
+        await asyncio.sleep(0.3)
+
+
+async def test_metrics_health_and_lines_of_both_workers(installed: Settings, workers: Workers) -> None:
+    await send(installed, turns(60))
+    ingest = workers("worker", "ingest", OPENAI_API_KEY=SECRET, BANYAN_WORKER_STALL="10s", **PORT)
+    summaries = workers("worker", "summaries", OPENAI_API_KEY=SECRET, BANYAN_WORKER_STALL="10s", **PORT)
+    await until_events(installed, 60)
+    await until_fresh(installed)
+    for worker in (ingest, summaries):
+        await until(lambda worker=worker: get(worker, "/readyz")[0] == 200, lambda worker=worker: get(worker, "/readyz"))  # type: ignore[misc]
+        assert get(worker, "/healthz") == (200, '{"status": "ok"}\n')
+    topic = f"{installed.kafka.prefix}.turns"
+
+    def caught_up() -> bool:
+        found = scraped(ingest)
+        lags = [value for (name, labels), value in found.items() if name == "banyan_consumer_lag_records" and topic in labels]
+        return len(lags) == installed.kafka.partitions and not any(lags)
+
+    await until(caught_up, lambda: scraped(ingest))
+    seen = scraped(ingest)
+    assert seen["banyan_events_total", ("accepted",)] == seen["banyan_items_committed_total", ()] == 60
+    assert seen["banyan_records_acknowledged_total", (topic,)] == seen["banyan_batch_records_sum", (topic,)] == 60
+    assert seen["banyan_partitions_held", (topic,)] == installed.kafka.partitions
+    assert seen["banyan_stage_seconds_count", ("embed",)] > 0
+    assert seen["banyan_stage_seconds_count", ("commit",)] >= seen["banyan_commits_total", ()]
+    written = scraped(summaries)
+    assert written["banyan_summaries_written_total", ()] > 0
+    assert written["banyan_contributions_covered_total", ()] == seen["banyan_contributions_added_total", ()]
+    assert written["banyan_summary_backlog_jobs", ()] == written["banyan_summary_oldest_job_seconds", ()] == 0
+    assert written["banyan_stage_seconds_count", ("model",)] > 0
+    for worker, role in ((ingest, "ingest"), (summaries, "summaries")):
+        named = {metric.name for metric in metrics_of(role)}
+        assert {name for name, _ in scraped(worker) if name.startswith("banyan_") and name in named}
+        worker.signal()
+        assert worker.ended() == 0
+        [starting] = worker.events("starting")
+        assert (starting["role"], starting["settings"]["openai_api_key"]) == (role, "********")
+        assert starting["version"]
+        assert starting["faust"]
+        held = worker.events("partitions")[0]["held"]
+        assert all(len(partitions) == installed.kafka.partitions for partitions in held.values())
+        [stopped] = worker.events("stopped")
+        assert stopped["records"] > 0
+        text = worker.log.read_text(encoding="utf-8")
+        assert SECRET not in text
+        assert "harbour" not in text  # what the turns are about
+    assert worker.events("stopped")[0]["summaries_written"] == written["banyan_summaries_written_total", ()]
+    assert ingest.events("stopped")[0]["events accepted"] == 60
+
+
+@pytest.mark.usefixtures("installed")
+async def test_a_port_that_is_taken_is_refused_before_anything_is_read(workers: Workers) -> None:
+    first = workers("worker", "ingest", **PORT)
+    number = address(first).rpartition(":")[2]
+    second = workers("worker", "ingest", BANYAN_METRICS_PORT=number)
+    assert second.ended() == 2
+    assert f"port 127.0.0.1:{number} cannot be had" in second.log.read_text()
+    assert second.events("ready") == []
+
+
+async def test_readiness_names_the_broker_that_is_missing(settings: Settings, workers: Workers) -> None:
+    worker = workers("worker", "ingest", BANYAN_BROKER="127.0.0.1:1", **PORT)
+    await until(
+        lambda: json.loads(get(worker, "/readyz")[1])["missing"] == {"worker": "is starting", "kafka": "BrokerUnavailableError"},
+        lambda: get(worker, "/readyz"),
+    )
+    assert get(worker, "/healthz")[0] == 200
+    assert settings.broker not in get(worker, "/readyz")[1]
+
+
+@pytest.mark.usefixtures("installed")
+async def test_a_worker_thrown_out_of_its_group_is_unhealthy_and_ends(workers: Workers) -> None:
+    worker = workers("tests/integration/kafka/outcast_worker.py", BANYAN_WORKER_STALL="10s", **PORT)
+    worker.until("left")
+    await until(lambda: get(worker, "/healthz")[0] == 503, worker.log.read_text)
+    assert "has not had this worker in its group" in json.loads(get(worker, "/healthz")[1])["reason"]
+    assert worker.ended() == 75
+    assert "in its group" in worker.events("cannot go on")[0]["reason"]
+
+
+async def test_a_worker_that_was_stopped_comes_back_and_is_well(installed: Settings, workers: Workers) -> None:
+    stopped = workers("worker", "ingest", BANYAN_WORKER_STALL="10s", **PORT)
+    await until(lambda: get(stopped, "/readyz")[0] == 200, stopped.log.read_text)
+    stopped.signal(signal.SIGSTOP)
+    other = workers("worker", "ingest", BANYAN_WORKER_STALL="10s", **PORT)
+    await send(installed, turns(100))
+    # The one that is stopped loses its partitions to the other.
+    await until_events(installed, 100)
+    stopped.signal(signal.SIGCONT)
+    await until(lambda: get(stopped, "/readyz")[0] == 200, stopped.log.read_text)
+    held = f"{installed.kafka.prefix}.turns"
+    await until(lambda: 0 < scraped(stopped)["banyan_partitions_held", (held,)] < installed.kafka.partitions, stopped.log.read_text)
+    assert get(stopped, "/healthz")[0] == get(other, "/healthz")[0] == 200
+    await assert_whole(installed, 100)
