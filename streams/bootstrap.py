@@ -23,7 +23,13 @@ Maker = TypeVar("Maker")
 
 
 async def open_memory(
-    settings: Settings, *, temporary: bool = False, path: Path | None = None, summaries: bool = True, read_only: bool = False
+    settings: Settings,
+    *,
+    temporary: bool = False,
+    path: Path | None = None,
+    summaries: bool = True,
+    read_only: bool = False,
+    embeds: bool = True,
 ) -> LocalMemory:
     """
     A memory as the settings say.
@@ -34,6 +40,7 @@ async def open_memory(
         path: store to open instead of the settings' one.
         summaries: whether this process makes summaries.
         read_only: whether nothing is to be written; the store must exist.
+        embeds: whether texts are to be embedded. Otherwise no embedding model is loaded or asked for anything.
 
     Raises:
         SettingError: a model's name is not known, or a package it needs is not installed.
@@ -42,10 +49,10 @@ async def open_memory(
     from memory.local import open_local  # noqa: PLC0415  # brings numpy
 
     if settings.store_is_redis and not temporary and path is None:
-        return await _shared_memory(settings, summaries=summaries and not read_only)
+        return await _shared_memory(settings, summaries=summaries and not read_only, embeds=embeds)
     return await open_local(
         None if temporary else path or settings.store_path,
-        embedder=await open_embedder(settings),
+        embedder=await _embedder(settings, embeds=embeds),
         summarizer=open_summarizer(settings),
         settings=settings.memory,
         structure=settings.tree.structure,
@@ -55,11 +62,21 @@ async def open_memory(
     )
 
 
-async def _shared_memory(settings: Settings, *, summaries: bool) -> LocalMemory:
+async def _embedder(settings: Settings, *, embeds: bool) -> Embedder:
+    if embeds:
+        return await open_embedder(settings)
+    from streams.unopened import UnopenedEmbedder  # noqa: PLC0415  # brings numpy
+
+    # A name that means nothing is refused all the same.
+    _chosen("embedder", settings.embedder, _EMBEDDERS)
+    return UnopenedEmbedder(settings.embedder)
+
+
+async def _shared_memory(settings: Settings, *, summaries: bool, embeds: bool) -> LocalMemory:
     from memory.local import open_shared  # noqa: PLC0415
 
     # The model first: it takes the longest, and needs no connection to be given back when it cannot be had.
-    embedder, summarizer = await open_embedder(settings), open_summarizer(settings)
+    embedder, summarizer = await _embedder(settings, embeds=embeds), open_summarizer(settings)
     backend = await open_backend(settings)
     return await open_shared(
         backend.store,

@@ -88,7 +88,7 @@ class Session:
 
         Args:
             mode: `write` makes the store if it is not there; `search` keeps the index up to date where it may; `look` changes
-                nothing.
+                nothing and embeds nothing.
             summaries: whether to make summaries meanwhile.
             options: as for `load`.
 
@@ -109,7 +109,7 @@ class Session:
                     f"there is no store at {file} yet; `banyan ingest` makes one, --store or BANYAN_STORE names another"
                 )
             read_only |= mode == "search" and not _writable(file)
-        memory = await open_memory(self.settings, summaries=summaries, read_only=read_only)
+        memory = await open_memory(self.settings, summaries=summaries, read_only=read_only, embeds=mode != "look")
         try:
             yield memory
         except TreeNotFoundError as error:

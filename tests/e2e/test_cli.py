@@ -265,6 +265,15 @@ class TestLook:
         assert (ran.code, ran.value["clean"], ran.value["violations"]) == (0, True, [])
         assert "t is sound" in filled("check", "t").out
 
+    def test_it_needs_no_embedding_model(self, filled: Banyan, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("BANYAN_EMBEDDER", "openai:text-embedding-3-small")
+        assert "OPENAI_API_KEY" in filled("search", "t", "harbour").err
+        for command in ("tree", "stats", "check", "export"):
+            assert filled(command, "t").code == 0
+        assert "tree 'nope'" in filled("stats", "nope").err
+        monkeypatch.setenv("BANYAN_EMBEDDER", "word2vec")
+        assert "there is local" in filled("stats", "t").err
+
 
 class TestExport:
     """A tree to a file and back."""
