@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from memory.adapters.embedded.budget import InProcessBudget
 from memory.adapters.embedded.claims import InProcessClaims
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.adapters.embedded.leases import InProcessLeases
 from memory.adapters.embedded.store import SqliteTreeStore
-from memory.adapters.redis import Link, RedisNodeClaims, RedisPathLeases, RedisSettings, RedisTreeStore
+from memory.adapters.redis import Link, RedisCallBudget, RedisNodeClaims, RedisPathLeases, RedisSettings, RedisTreeStore
+from memory.ports.budget import CallBudget, Rate
 from memory.ports.claims import NodeClaims
 from memory.ports.jobs import SummaryJobs
 from memory.ports.leases import PathLeases
@@ -38,6 +40,8 @@ class Family:
     store: TreeStore
     leases: PathLeases
     claims: NodeClaims
+    budget: Callable[[str, Rate], CallBudget]
+    """A provider's, by its name."""
     jobs: SummaryJobs | None
     """None where the family has no queue of its own."""
     elapse: Elapse
@@ -49,7 +53,15 @@ async def embedded(request: pytest.FixtureRequest, folder: Path) -> AsyncIterato
     clock = FakeClock()
     leases = InProcessLeases(clock)
     store = await SqliteTreeStore.open(folder / "banyan.db", leases=leases)
-    yield Family(store=store, leases=leases, claims=InProcessClaims(clock), jobs=InProcessSummaryJobs(clock), elapse=clock.advance)
+    budgets: dict[str, InProcessBudget] = {}
+    yield Family(
+        store=store,
+        leases=leases,
+        claims=InProcessClaims(clock),
+        budget=lambda provider, rate: budgets.setdefault(provider, InProcessBudget(rate, clock)),
+        jobs=InProcessSummaryJobs(clock),
+        elapse=clock.advance,
+    )
     await store.close()
 
 
@@ -60,6 +72,7 @@ async def on_redis(url: str) -> AsyncIterator[Family]:
         store=RedisTreeStore(link),
         leases=ScaledLeases(RedisPathLeases(link), SECOND),
         claims=ScaledClaims(RedisNodeClaims(link), SECOND),
+        budget=lambda provider, rate: RedisCallBudget(link, provider, rate),
         jobs=None,
         elapse=lambda seconds: asyncio.sleep(seconds * SECOND),
     )

@@ -26,6 +26,11 @@ def trees_key(prefix: str) -> str:
     return f"{prefix}:{FORMAT}:trees"
 
 
+def budget_key(prefix: str, provider: str) -> str:
+    """Hash: the budget of a provider, named by 16 hexadecimal digits; ends by itself when it is not used."""
+    return f"{prefix}:{FORMAT}:budget:{provider}"
+
+
 @dataclass(frozen=True, slots=True)
 class TreeKeys:
     """Keys of one tree."""
