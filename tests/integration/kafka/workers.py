@@ -185,6 +185,17 @@ async def committed(settings: Settings, group: str, topic: str) -> dict[int, int
         await consumer.stop()
 
 
+async def ends(settings: Settings, topic: str) -> dict[int, int]:
+    """The offset after the last message of each partition of a topic."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=settings.broker, enable_auto_commit=False)
+    await consumer.start()
+    try:
+        partitions = [TopicPartition(topic, number) for number in await _partitions(consumer, topic)]
+        return {partition.partition: end for partition, end in (await consumer.end_offsets(partitions)).items()}
+    finally:
+        await consumer.stop()
+
+
 @asynccontextmanager
 async def looking(settings: Settings) -> AsyncIterator[LocalMemory]:
     """The store, to be looked at while workers may write it."""
