@@ -10,8 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+from memory.adapters.embedded.files import connect as connect_file
 from memory.adapters.embedded.leases import InProcessLeases
 from memory.adapters.embedded.store import reading, writing
+from memory.adapters.embedded.store.cache import RowCache
+from memory.adapters.embedded.store.checkpoints import Checkpoints
 from memory.adapters.embedded.store.opening import open_reader, open_writer
 from memory.adapters.embedded.store.snapshot import Snapshot
 from memory.adapters.embedded.store.threads import ReadThreads, WriteThread
@@ -53,6 +56,7 @@ class SqliteTreeStore(TreeStore):
         self._readers = readers
         self._busy_wait = busy_wait
         self._leases = leases
+        self._cache = RowCache()
 
     @classmethod
     async def open(
@@ -96,7 +100,9 @@ class SqliteTreeStore(TreeStore):
             connect().close()
         return cls(
             path,
-            writer=None if writer is None else WriteThread(writer, path),
+            writer=None
+            if writer is None
+            else WriteThread(writer, path, checkpoints=Checkpoints(partial(connect_file, path, busy_wait=busy_wait, mode="rw"))),
             readers=ReadThreads(connect, path, size=READERS),
             busy_wait=busy_wait,
             leases=leases,
@@ -133,7 +139,7 @@ class SqliteTreeStore(TreeStore):
             return lease is None or leases is None or leases.valid(lease)
 
         vectors = writing.vectors_of(changes)
-        return await self._writing.run(lambda connection: writing.apply(connection, changes, vectors, held=held))
+        return await self._writing.run(lambda connection: writing.apply(connection, changes, vectors, held=held, cache=self._cache))
 
     async def receipts(self, tree: TreeId, events: Sequence[EventId]) -> dict[EventId, Receipt]:
         """Receipts of applied events."""

@@ -73,6 +73,14 @@ class Row:
     run: Run | None = None
     """Contributions that leave the row."""
 
+    def settled(self) -> Row:
+        """The row as it is after the commit, ready for the next one."""
+        self.new = self.counted = self.placed = False
+        self.text = self.item = self.run = None
+        self.vector, self.through = -1, 0
+        self.grown.clear()
+        return self
+
     def settle(self) -> None:
         """Put this commit's contributions where they belong."""
         if self.grown:
@@ -95,6 +103,8 @@ class Folded:
     first: int
     """Key of the first node made."""
     tally: Tally
+    named: list[Row]
+    """All rows that the set named, written or not."""
 
 
 class Misfit(Exception):  # noqa: N818  # no error: an answer on its way
@@ -202,7 +212,14 @@ class Folding:
         rows = [row for row in self._rows.values() if row.new or row.counted or row.placed]
         for row in rows:
             row.settle()
-        return Folded(rows=rows, seq=self._seq, numbers=self._numbers, first=self._base + self._first, tally=tally)
+        return Folded(
+            rows=rows,
+            seq=self._seq,
+            numbers=self._numbers,
+            first=self._base + self._first,
+            tally=tally,
+            named=list(self._rows.values()),
+        )
 
     def _known(self, *names: NodeId) -> list[Row] | None:
         """Rows of the nodes; None, and a misfit, when one is missing."""

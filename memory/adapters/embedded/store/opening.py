@@ -8,16 +8,15 @@ from datetime import timedelta
 from pathlib import Path
 
 from memory.adapters.embedded.files import connect, translate, translated
+from memory.adapters.embedded.store.checkpoints import CHECKPOINT_PAGES
 from memory.adapters.embedded.store.schema import check_identity, migrate
 from memory.errors import BanyanError, StoreDamagedError, StoreUnavailableError
 
 CACHE_KIB = 64 * 1024
 """Page cache of the writing connection; readers share the operating system's."""
 
-CHECKPOINT_PAGES = 8000
-"""Pages in the journal before they are moved to the file. Commits write the same pages again and again, so that fewer and larger
-moves write less: at 100,000 leaves a commit took half as long with 4000 as with SQLite's own 1000, and less again with 8000. With
-16,000 the commit that does the moving waits noticeably longer, for little."""
+JOURNAL_PAGES_MAX = 2 * CHECKPOINT_PAGES
+"""Pages in the journal at which the commit at hand moves them to the file itself, whatever `Checkpoints` does."""
 
 JOURNAL_BYTES = 64 * 1024 * 1024
 """Size that the journal's file is cut back to, after a long read made it grow."""
@@ -45,7 +44,7 @@ def open_writer(path: Path, *, busy_wait: timedelta) -> sqlite3.Connection:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA temp_store = MEMORY")
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-            connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {JOURNAL_PAGES_MAX}")
             connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_BYTES}")
             migrate(connection, path)
         except BaseException:

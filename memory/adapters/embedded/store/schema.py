@@ -28,7 +28,8 @@ CREATE TABLE tree (
     created_at TEXT NOT NULL,  -- ISO 8601, UTC
     seq INTEGER NOT NULL,
     numbers INTEGER NOT NULL,  -- node numbers given out
-    tally BLOB NOT NULL        -- msgpack of codec.Tally
+    tally BLOB NOT NULL,       -- msgpack of codec.Tally
+    stamp INTEGER NOT NULL     -- drawn anew by each commit (cache.RowCache)
 ) STRICT;
 
 -- What changes often is apart from what is large: a commit rewrites many small rows and appends the large ones once.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from memory.adapters.embedded.files import transaction, translated
+from memory.adapters.embedded.store.checkpoints import Checkpoints
 from memory.errors import StoreUnavailableError
 
 T = TypeVar("T")
@@ -36,11 +37,13 @@ class WriteThread:
     Args:
         connection: used by this thread alone from now on.
         path: for messages.
+        checkpoints: told of each commit; None leaves the journal to SQLite.
     """
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, *, checkpoints: Checkpoints | None = None) -> None:
         self._connection = connection
         self._path = path
+        self._checkpoints = checkpoints
         self._queue: queue.SimpleQueue[tuple[Work[Any], Future[Any]] | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._serve, name="banyan-store-write", daemon=True)
@@ -75,6 +78,10 @@ class WriteThread:
             ended = waiting is None
             if group:
                 self._commit(group)
+                if self._checkpoints is not None:
+                    self._checkpoints.committed(self._connection)
+        if self._checkpoints is not None:
+            self._checkpoints.close()
         with suppress(sqlite3.Error):
             self._connection.close()
 

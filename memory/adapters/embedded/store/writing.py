@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -9,6 +10,7 @@ from typing import NamedTuple
 
 from memory.adapters.codec import encode_item, encode_vectors
 from memory.adapters.embedded.store import codec
+from memory.adapters.embedded.store.cache import RowCache
 from memory.adapters.embedded.store.folding import Folded, Folding, Misfit, Row, by_size, named
 from memory.adapters.embedded.store.reading import tree_info
 from memory.adapters.embedded.store.schema import KEY_BITS
@@ -31,13 +33,14 @@ class TreeRow(NamedTuple):
     seq: int
     numbers: int
     tally: bytes
+    stamp: int
 
 
 def create_tree(connection: sqlite3.Connection, info: TreeInfo) -> TreeInfo:
     """Make the tree and its root, unless it is there."""
     inserted = connection.execute(
-        "INSERT INTO tree (id, structure, model, dimension, unrelated_cosine, parameters, created_at, seq, numbers, tally)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, 0, 1, ?) ON CONFLICT (id) DO NOTHING",
+        "INSERT INTO tree (id, structure, model, dimension, unrelated_cosine, parameters, created_at, seq, numbers, tally, stamp)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, 0, 1, ?, ?) ON CONFLICT (id) DO NOTHING",
         (
             info.id,
             info.structure,
@@ -47,6 +50,7 @@ def create_tree(connection: sqlite3.Connection, info: TreeInfo) -> TreeInfo:
             codec.encode(dict(info.parameters)),
             info.created_at.isoformat(),
             codec.encode(codec.Tally()),
+            draw(),
         ),
     )
     if inserted.rowcount:
@@ -59,8 +63,18 @@ def create_tree(connection: sqlite3.Connection, info: TreeInfo) -> TreeInfo:
     return tree_info(connection, info.id)
 
 
+def draw() -> int:
+    """A stamp: 63 random bits."""
+    return int.from_bytes(os.urandom(8)) >> 1
+
+
 def apply(
-    connection: sqlite3.Connection, changes: ChangeSet, vectors: Callable[[int], list[bytes]], *, held: Callable[[], bool]
+    connection: sqlite3.Connection,
+    changes: ChangeSet,
+    vectors: Callable[[int], list[bytes]],
+    *,
+    held: Callable[[], bool],
+    cache: RowCache,
 ) -> Applied | Seen | Stale:
     """
     Compare and apply (see the port). Writes nothing unless it answers `Applied`.
@@ -70,8 +84,11 @@ def apply(
         changes: the set.
         vectors: the stored vectors of its steps, given the tree's dimension.
         held: whether the lease that was given, if any, is still valid.
+        cache: of the thread that writes.
     """
-    found = connection.execute("SELECT number, dimension, seq, numbers, tally FROM tree WHERE id = ?", (changes.tree,)).fetchone()
+    found = connection.execute(
+        "SELECT number, dimension, seq, numbers, tally, stamp FROM tree WHERE id = ?", (changes.tree,)
+    ).fetchone()
     if found is None:
         raise TreeNotFoundError(f"there is no tree {changes.tree!r} in this store")
     tree = TreeRow._make(found)
@@ -83,7 +100,7 @@ def apply(
         return Seen(receipts=seen)
     folding = Folding(
         changes,
-        rows_of(connection, tree.number, named(changes)),
+        _rows(connection, tree, named(changes), cache),
         tree=tree.number,
         base=tree.number << KEY_BITS,
         seq=tree.seq + 1,
@@ -95,8 +112,16 @@ def apply(
         folded = folding.fold()
     except Misfit as misfit:
         return Stale(nodes=misfit.nodes, seq=tree.seq)
-    _write(connection, changes, folded, packed, tree.number)
+    stamp = draw()
+    _write(connection, changes, folded, packed, tree.number, stamp)
+    cache.keep(tree.number, tree.stamp, stamp, folded.named)
     return Applied(seq=folded.seq)
+
+
+def _rows(connection: sqlite3.Connection, tree: TreeRow, names: Sequence[NodeId], cache: RowCache) -> dict[NodeId, Row]:
+    rows = cache.take(tree.number, tree.stamp, names)
+    rows.update(rows_of(connection, tree.number, [name for name in names if name not in rows]))
+    return rows
 
 
 def rows_of(connection: sqlite3.Connection, number: int, names: Sequence[NodeId]) -> dict[NodeId, Row]:
@@ -156,7 +181,9 @@ def _trim(connection: sqlite3.Connection, key: int, through: int) -> None:
     connection.execute("DELETE FROM contribution WHERE node = ? AND last <= ?", (key, through))
 
 
-def _write(connection: sqlite3.Connection, changes: ChangeSet, folded: Folded, packed: Sequence[bytes], number: int) -> None:
+def _write(
+    connection: sqlite3.Connection, changes: ChangeSet, folded: Folded, packed: Sequence[bytes], number: int, stamp: int
+) -> None:
     for row in folded.rows:
         if row.through and not row.new:
             _trim(connection, row.key, row.through)
@@ -174,8 +201,8 @@ def _write(connection: sqlite3.Connection, changes: ChangeSet, folded: Folded, p
     entry = codec.encode_entry(changes.steps, [event.id for event in changes.events], packed, at=changes.at, first=folded.first)
     connection.execute("INSERT INTO log (key, entry) VALUES (?, ?)", (number << KEY_BITS | folded.seq, entry))
     connection.execute(
-        "UPDATE tree SET seq = ?, numbers = ?, tally = ? WHERE number = ?",
-        (folded.seq, folded.numbers, codec.encode(folded.tally), number),
+        "UPDATE tree SET seq = ?, numbers = ?, tally = ?, stamp = ? WHERE number = ?",
+        (folded.seq, folded.numbers, codec.encode(folded.tally), stamp, number),
     )
 
 
