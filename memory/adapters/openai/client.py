@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import math
+import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
+from memory.adapters.openai.throttle import Throttle
 from memory.errors import BanyanError, PermanentError, SettingError, TransientError
 
 if TYPE_CHECKING:
@@ -30,6 +32,11 @@ _CONFIGURATION_STATUS: Final = {
     404: "no such model or path: check the model's name and OPENAI_BASE_URL",
 }
 """Nothing is wrong with the record: what is configured cannot work, and waiting does not change that."""
+
+_TOO_MANY = 429
+
+_JITTER = 0.25
+"""Waits are up to so much longer: those who were refused together do not come back together."""
 
 _Answer = TypeVar("_Answer")
 
@@ -89,6 +96,8 @@ async def call(
     permanent: Callable[[str], BanyanError],
     unreadable: Callable[[str], BanyanError],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    throttle: Throttle | None = None,
+    tokens: int = 0,
 ) -> _Answer:
     """
     Make a call, again after transient failures, within the endpoint's bounds.
@@ -101,16 +110,22 @@ async def call(
         permanent: makes the error for a request that the service will never take (400, 413, 422).
         unreadable: makes the error for an answer that is not the API's JSON.
         sleep: waits between attempts.
+        throttle: has each attempt wait for its turn, and everybody else leave the service alone when it asks for that.
+        tokens: what an attempt is expected to cost.
 
     Raises:
         SettingError: the service refused the key, the model's name or the path (401, 403, 404).
     """
     for number in range(1, endpoint.attempts + 1):
+        if throttle is not None:
+            await throttle.turn(tokens)
         try:
             async with asyncio.timeout(endpoint.timeout_s):
                 return await attempt()
         except Exception as error:
             failure = _translate(error, endpoint, what, transient, permanent, unreadable)
+            if throttle is not None:
+                await _leave_alone(throttle, error, failure, number)
             if failure is None:
                 raise
             # A server may repeat the key in its message; the cause would then print it.
@@ -118,8 +133,20 @@ async def call(
             wait = _wait_s(failure, number) if _worth_repeating(error) else None
             if wait is None or wait > endpoint.wait_max_s or number == endpoint.attempts:
                 raise failure from cause
-        await sleep(wait)
+        await sleep(wait * random.uniform(1.0, 1.0 + _JITTER))  # noqa: S311  # no secret
     raise AssertionError("the last attempt returns or raises")
+
+
+async def _leave_alone(throttle: Throttle, error: Exception, failure: BanyanError | None, number: int) -> None:
+    """Hold everybody back where the server named a time, or said that there were too many requests."""
+    told = failure or error
+    if not isinstance(told, TransientError):
+        return
+    seconds = told.retry_after
+    if seconds is None and getattr(error, "status_code", None) == _TOO_MANY:
+        seconds = _wait_s(told, number)
+    if seconds:
+        await throttle.pause(seconds)
 
 
 def _check(endpoint: Endpoint) -> None:

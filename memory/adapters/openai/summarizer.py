@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from memory.adapters.openai.client import DEFAULT_BASE_URL, EXCERPT_CHARS, Endpoint, call, open_client
+from memory.adapters.openai.throttle import Throttle
 from memory.errors import PermanentError, SettingError, SummarizerAnswerError, SummarizerError
 from memory.ports import summarizer as ports
+from memory.ports.budget import CallBudget
 from memory.ports.summarizer import Summary, SummaryRequest, estimate_tokens
 
 if TYPE_CHECKING:
@@ -54,6 +56,9 @@ QUOTA_WAIT_S: Final = 300.0
 
 ANSWER_CHARACTERS_MAX: Final = 4_000
 """A longer answer is no summary; the words asked for are a sixth of it."""
+
+ANSWER_TOKENS_A_WORD: Final = 2
+"""What an answer is expected to cost, before it is known: a little more than words have tokens."""
 
 _LIMIT_NAMES: Final = ("max_completion_tokens", "max_tokens")
 """OpenAI's newer models refuse the second, most compatible servers know only that."""
@@ -101,6 +106,7 @@ class OpenAISummarizer(ports.Summarizer):
         tokens_max: what one call is given to read, at least 100. Fewer make more calls, more make worse summaries.
         answer_tokens_max: where the server cuts an answer; includes what a reasoning model thinks, so it is far above the summary.
         sleep: waits between tries.
+        budget: of the provider, which each call waits for; None for no limits but the server's own.
 
     Raises:
         SettingError: the library openai is missing, there is no key, the address is none, or a number is out of range.
@@ -118,6 +124,7 @@ class OpenAISummarizer(ports.Summarizer):
         tokens_max: int = 6_000,
         answer_tokens_max: int = 2_048,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        budget: CallBudget | None = None,
     ) -> None:
         if not model:
             raise SettingError("The summarizer needs a model's name: set BANYAN_SUMMARIZER to openai:<model>.")
@@ -129,6 +136,10 @@ class OpenAISummarizer(ports.Summarizer):
         self._answer_tokens_max = answer_tokens_max
         self._sleep = sleep
         self._client: openai.AsyncOpenAI = open_client(self._endpoint)
+        self.throttle: Throttle | None = None
+        """What its calls waited for; None without a budget."""
+        if budget is not None:
+            self.throttle = Throttle(budget, what=self.name, transient=SummarizerError, wait_max=wait_max, sleep=sleep)
         self._limit_name = _LIMIT_NAMES[0 if (base_url or DEFAULT_BASE_URL).startswith("https://api.openai.com") else 1]
 
     def __repr__(self) -> str:
@@ -165,7 +176,8 @@ class OpenAISummarizer(ports.Summarizer):
         for _ in range(2):
             left = self._endpoint.attempts + 1 - spent.calls
             endpoint = replace(self._endpoint, attempts=max(1, min(left, self._endpoint.attempts)))
-            answer = await self._ask(_messages(request, words, self._tokens_max * 4, reason), endpoint, spent)
+            messages = _messages(request, words, self._tokens_max * 4, reason)
+            answer = await self._ask(messages, endpoint, spent, answer_tokens=words * ANSWER_TOKENS_A_WORD)
             try:
                 text = usable(answer)
             except _UnusableError as error:
@@ -178,7 +190,11 @@ class OpenAISummarizer(ports.Summarizer):
         """Close the connections."""
         await self._client.close()
 
-    async def _ask(self, messages: list[ChatCompletionMessageParam], endpoint: Endpoint, spent: _Spent) -> ChatCompletion:
+    async def _ask(
+        self, messages: list[ChatCompletionMessageParam], endpoint: Endpoint, spent: _Spent, *, answer_tokens: int
+    ) -> ChatCompletion:
+        sent = sum(estimate_tokens(str(message.get("content"))) for message in messages)
+
         async def attempt() -> ChatCompletion:
             return await self._request(messages, spent)
 
@@ -190,11 +206,15 @@ class OpenAISummarizer(ports.Summarizer):
             permanent=PermanentError,
             unreadable=SummarizerError,
             sleep=self._sleep,
+            throttle=self.throttle,
+            tokens=sent + answer_tokens,
         )
-        said = _content(answer)
-        sent = sum(estimate_tokens(str(message.get("content"))) for message in messages)
-        spent.tokens_in += answer.usage.prompt_tokens if answer.usage else sent
-        spent.tokens_out += answer.usage.completion_tokens if answer.usage else estimate_tokens(said)
+        tokens_in = answer.usage.prompt_tokens if answer.usage else sent
+        tokens_out = answer.usage.completion_tokens if answer.usage else estimate_tokens(_content(answer))
+        spent.tokens_in += tokens_in
+        spent.tokens_out += tokens_out
+        if self.throttle is not None:
+            await self.throttle.correct(sent + answer_tokens, tokens_in + tokens_out)
         return answer
 
     async def _create(self, messages: list[ChatCompletionMessageParam], spent: _Spent) -> object:
