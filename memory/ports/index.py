@@ -239,14 +239,33 @@ class NodeIndex(ABC):
 
     @abstractmethod
     async def update(
-        self, tree: TreeId, *, after: int, seq: int, upserts: Sequence[IndexEntry], removes: Sequence[NodeId] = ()
+        self,
+        tree: TreeId,
+        *,
+        after: int,
+        seq: int,
+        upserts: Sequence[IndexEntry],
+        removes: Sequence[NodeId] = (),
+        stamp: str = "",
     ) -> bool:
         """
         Bring the tree from commit `after` to `seq`, atomically: entries replace those of the same node.
 
+        Args:
+            tree: which.
+            after: the commit that it must stand at.
+            seq: the commit that it stands at afterwards.
+            upserts: nodes as they are now.
+            removes: nodes that are no more.
+            stamp: what `stamp` is to say from now on; it means nothing to the index.
+
         Returns:
             False when the index does not stand at `after` (another process was faster): nothing was done.
         """
+
+    @abstractmethod
+    async def stamp(self, tree: TreeId) -> str:
+        """The stamp that came with the last update; "" for a tree it does not know."""
 
     @abstractmethod
     async def search(self, tree: TreeId, query: IndexQuery) -> IndexAnswer:

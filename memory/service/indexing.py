@@ -29,34 +29,48 @@ class Indexing:
         self._store = store
         self._index = index
         self._locks: WeakValueDictionary[TreeId, asyncio.Lock] = WeakValueDictionary()
+        self._compared: set[TreeId] = set()
+        """Trees whose index was found to be of this store's history."""
 
     async def catch_up(self, tree: TreeId, *, to: int | None = None) -> int:
         """
         Bring the index to commit `to` at least (None: the store's last one, as of now) and return what it covers.
 
-        An index that covers more than the store has is of another store of that name (restored from an older copy, say): it is
-        dropped and made anew.
+        An index of another history is dropped and made anew: the store was restored from an older copy, say, and has gone on from
+        there. That is looked at when a tree is first asked for, and whenever the index does not stand where the store does.
         """
         target = to if to is not None else (await self._store.tree(tree)).seq
         covered = await self._index.covered(tree)
-        if covered == target:
+        if covered == target and tree in self._compared:
             return covered
         lock = self._locks.setdefault(tree, asyncio.Lock())
         async with lock:
-            covered = await self._index.covered(tree)
-            last = (await self._store.tree(tree)).seq
-            if covered > last:
-                await self._index.drop(tree)
-                covered = 0
+            covered = await self._standing(tree)
+            self._compared.add(tree)
             while covered < target:
                 entries = await self._store.changes(tree, covered, limit=CHANGES_PER_UPDATE)
                 if not entries:
                     break
                 upserts = await self._entries(tree, entries)
                 # Another process may have been faster: whatever the index covers now is where we go on.
-                await self._index.update(tree, after=covered, seq=entries[-1].seq, upserts=upserts)
+                await self._index.update(tree, after=covered, seq=entries[-1].seq, upserts=upserts, stamp=_stamp(entries[-1]))
                 covered = await self._index.covered(tree)
             return covered
+
+    async def _standing(self, tree: TreeId) -> int:
+        """The commit that the index covers, 0 when it covered one that this store does not have as the index knew it."""
+        covered = await self._index.covered(tree)
+        if covered == 0:
+            return 0
+        # The stamp says itself which commit it is of: another process may have moved the index on since.
+        stamp = await self._index.stamp(tree)
+        seq = stamp.partition(" ")[0]
+        if seq.isdecimal():
+            found = await self._store.changes(tree, int(seq) - 1, limit=1)
+            if found and _stamp(found[0]) == stamp:
+                return covered
+        await self._index.drop(tree)
+        return 0
 
     async def _entries(self, tree: TreeId, entries: Iterable[LogEntry]) -> list[IndexEntry]:
         touched: dict[NodeId, None] = {}
@@ -71,6 +85,11 @@ class Indexing:
                         pass
         nodes = await self._store.nodes(tree, list(touched), vectors=True)
         return [index_entry(node) for node in nodes.values()]
+
+
+def _stamp(entry: LogEntry) -> str:
+    """Tells a commit from one of the same number in another history."""
+    return f"{entry.seq} {entry.at.isoformat()}"
 
 
 def index_entry(node: Node) -> IndexEntry:

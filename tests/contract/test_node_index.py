@@ -155,6 +155,17 @@ async def test_an_update_that_starts_elsewhere_does_nothing(index: NodeIndex) ->
     assert nodes((await index.search(TREE, about())).found) == {"n1"}
 
 
+async def test_the_stamp_is_that_of_the_last_update_that_was_taken(index: NodeIndex) -> None:
+    assert await index.stamp(TREE) == ""
+    await index.update(TREE, after=0, seq=3, upserts=[leaf(1)], stamp="one")
+    assert not await index.update(TREE, after=0, seq=9, upserts=[leaf(2)], stamp="refused")
+    assert (await index.stamp(TREE), await index.stamp(OTHER)) == ("one", "")
+    await index.update(TREE, after=3, seq=4, upserts=[], stamp="two")
+    assert await index.stamp(TREE) == "two"
+    await index.drop(TREE)
+    assert await index.stamp(TREE) == ""
+
+
 async def test_of_several_updates_from_one_place_exactly_one_is_taken(index: NodeIndex) -> None:
     taken = await asyncio.gather(*(index.update(TREE, after=0, seq=1, upserts=[leaf(number)]) for number in range(8)))
     assert sorted(taken) == [False] * 7 + [True]

@@ -22,20 +22,32 @@ class MemoryIndex(NodeIndex):
         self._point = point
         self.trees: dict[TreeId, PlainIndex] = {}
         self.seqs: dict[TreeId, int] = {}
+        self.stamps: dict[TreeId, str] = {}
 
     async def covered(self, tree: TreeId) -> int:
         return self.seqs.get(tree, 0)
 
     async def update(
-        self, tree: TreeId, *, after: int, seq: int, upserts: Sequence[IndexEntry], removes: Sequence[NodeId] = ()
+        self,
+        tree: TreeId,
+        *,
+        after: int,
+        seq: int,
+        upserts: Sequence[IndexEntry],
+        removes: Sequence[NodeId] = (),
+        stamp: str = "",
     ) -> bool:
         await self._point("before index")
         if self.seqs.get(tree, 0) != after:
             return False
         self.trees.setdefault(tree, PlainIndex()).update(upserts, removes)
         self.seqs[tree] = seq
+        self.stamps[tree] = stamp
         await self._point("after index")
         return True
+
+    async def stamp(self, tree: TreeId) -> str:
+        return self.stamps.get(tree, "")
 
     async def search(self, tree: TreeId, query: IndexQuery) -> IndexAnswer:
         index = self.trees.get(tree, PlainIndex())
@@ -68,6 +80,7 @@ class MemoryIndex(NodeIndex):
     async def drop(self, tree: TreeId) -> None:
         self.trees.pop(tree, None)
         self.seqs.pop(tree, None)
+        self.stamps.pop(tree, None)
 
     async def close(self) -> None:
         pass

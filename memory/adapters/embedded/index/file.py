@@ -36,7 +36,7 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS trees (
   tree TEXT PRIMARY KEY, incarnation INTEGER NOT NULL, seq INTEGER NOT NULL, dimension INTEGER NOT NULL,
-  compacted INTEGER NOT NULL DEFAULT 0
+  compacted INTEGER NOT NULL DEFAULT 0, stamp TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS segments (
   id INTEGER PRIMARY KEY AUTOINCREMENT, tree TEXT NOT NULL, last INTEGER NOT NULL, size INTEGER NOT NULL, data BLOB NOT NULL
@@ -98,6 +98,15 @@ class SegmentFile:
         """Where the file stands."""
         return self._guarded(lambda connection: _reach(connection, tree))
 
+    def stamp(self, tree: str) -> str:
+        """What the last update was stamped with; "" for a tree that the file does not know."""
+
+        def read(connection: sqlite3.Connection) -> str:
+            row = connection.execute("SELECT stamp FROM trees WHERE tree = ?", (tree,)).fetchone()
+            return str(row[0]) if row else ""
+
+        return self._guarded(read)
+
     def since(self, tree: str, seq: int) -> tuple[Reach, list[Segment]]:
         """Where the file stands, and what it holds of later commits than `seq`, oldest first."""
 
@@ -117,7 +126,9 @@ class SegmentFile:
 
     # ------------------------------------------------------------------------------------------------------------ writes
 
-    def append(self, tree: str, *, after: int, seq: int, dimension: int, segment: Callable[[], Segment | None]) -> bool:
+    def append(
+        self, tree: str, *, after: int, seq: int, dimension: int, segment: Callable[[], Segment | None], stamp: str = ""
+    ) -> bool:
         """
         Add a segment that brings the tree from `after` to `seq`; False when the tree does not stand at `after`.
 
@@ -127,6 +138,7 @@ class SegmentFile:
             seq: where it stands afterwards.
             dimension: of the segment's vectors; 0 when it has none.
             segment: makes it; not called when the tree is seen to stand elsewhere. None when nothing is to be kept.
+            stamp: kept with where it stands.
 
         Raises:
             TreeMismatchError: vectors of another dimension than the tree's.
@@ -141,9 +153,9 @@ class SegmentFile:
                 if _reach(connection, tree).seq != after:
                     return False
                 connection.execute(
-                    "INSERT INTO trees (tree, incarnation, seq, dimension) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (tree)"
-                    " DO UPDATE SET seq = ?3, dimension = CASE dimension WHEN 0 THEN ?4 ELSE dimension END",
-                    (tree, int.from_bytes(os.urandom(7)) + 1, seq, dimension),
+                    "INSERT INTO trees (tree, incarnation, seq, dimension, stamp) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (tree)"
+                    " DO UPDATE SET seq = ?3, dimension = CASE dimension WHEN 0 THEN ?4 ELSE dimension END, stamp = ?5",
+                    (tree, int.from_bytes(os.urandom(7)) + 1, seq, dimension, stamp),
                 )
                 (known,) = connection.execute("SELECT dimension FROM trees WHERE tree = ?", (tree,)).fetchone()
                 if dimension and known != dimension:

@@ -21,7 +21,7 @@ from memory.model import NodeId, TreeId
 from memory.ports import index as ports
 from memory.ports.index import Candidates, IndexAnswer, IndexEntry, IndexQuery
 
-FORMAT = 1
+FORMAT = 2
 """Of segments and tables; a file of another format is made anew."""
 PROBE = "Ana's 2 naïve cafés were running—not far from Łódź, on 2026-05-08! U.S. e-mails: 東京 don't"
 """What the tokenizer makes of this tells whether a file was made with the same tokenizer."""
@@ -99,9 +99,19 @@ class EmbeddedNodeIndex(ports.NodeIndex):
         return (await self._run(self._file.reach, tree)).seq
 
     async def update(  # noqa: D102
-        self, tree: TreeId, *, after: int, seq: int, upserts: Sequence[IndexEntry], removes: Sequence[NodeId] = ()
+        self,
+        tree: TreeId,
+        *,
+        after: int,
+        seq: int,
+        upserts: Sequence[IndexEntry],
+        removes: Sequence[NodeId] = (),
+        stamp: str = "",
     ) -> bool:
-        return await self._run(self._update, tree, after, seq, upserts, removes)
+        return await self._run(self._update, tree, after, seq, upserts, removes, stamp)
+
+    async def stamp(self, tree: TreeId) -> str:  # noqa: D102
+        return await self._run(self._file.stamp, tree)
 
     async def search(self, tree: TreeId, query: IndexQuery) -> IndexAnswer:  # noqa: D102
         return await self._run(self._search, tree, query)
@@ -128,7 +138,9 @@ class EmbeddedNodeIndex(ports.NodeIndex):
 
     # ------------------------------------------------------------------------------------------------------- in a thread
 
-    def _update(self, tree: TreeId, after: int, seq: int, upserts: Sequence[IndexEntry], removes: Sequence[NodeId]) -> bool:
+    def _update(
+        self, tree: TreeId, after: int, seq: int, upserts: Sequence[IndexEntry], removes: Sequence[NodeId], stamp: str
+    ) -> bool:
         dimension = len(upserts[0].vector) if upserts else 0
 
         def made() -> segment.Segment | None:
@@ -136,7 +148,7 @@ class EmbeddedNodeIndex(ports.NodeIndex):
                 return None
             return segment.build(upserts, removes, seq=seq, dimension=dimension, tokenize=self._tokenize)
 
-        if not self._file.append(tree, after=after, seq=seq, dimension=dimension, segment=made):
+        if not self._file.append(tree, after=after, seq=seq, dimension=dimension, segment=made, stamp=stamp):
             return False
         held = self._held(tree)
         with held.lock:

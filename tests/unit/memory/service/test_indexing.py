@@ -69,6 +69,33 @@ async def test_one_that_covers_more_than_there_is_is_made_anew(make_world: MakeW
     await assert_level(older, index)
 
 
+@pytest.mark.parametrize("more", [0, 7], ids=["as far", "past it"])
+async def test_one_of_another_history_is_made_anew_however_far_the_store_has_come(make_world: MakeWorld, more: int) -> None:
+    """The store was restored from an older copy and went on from there."""
+    lost, restored = make_world("lost"), make_world("restored")
+    index = MemoryIndex()
+    for number in range(9):
+        await lost.put(turn(number, f"gone{number}"))
+    reached = await Indexing(store=lost.store, index=index).catch_up(TREE)
+    await restored.clock.sleep(60)
+    for number in range(reached + more):
+        await restored.put(turn(100 + number))
+    assert (await restored.store.tree(TREE)).seq == reached + more
+    await Indexing(store=restored.store, index=index).catch_up(TREE)
+    await assert_level(restored, index)
+
+
+async def test_one_of_the_same_history_is_kept(world: World) -> None:
+    index = MemoryIndex()
+    await world.put(*turns(range(10)))
+    await Indexing(store=world.store, index=index).catch_up(TREE)
+    kept = index.trees[TREE]
+    await world.put(*turns(range(10, 15)))
+    await Indexing(store=world.store, index=index).catch_up(TREE)
+    assert index.trees[TREE] is kept
+    await assert_level(world, index)
+
+
 async def test_one_that_was_lost_is_made_anew(world: World) -> None:
     index = MemoryIndex()
     indexing = Indexing(store=world.store, index=index)
