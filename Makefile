@@ -7,13 +7,14 @@ UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/t
 export UV_SYSTEM_CERTS
 BIN := .venv/bin
 DEMO_ARGS ?=
+UP_ARGS ?=
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install services demo test check schemas bench lock format clean
+.PHONY: help install services demo test check up-local schemas bench lock format clean
 
 help: ## Show the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(UV):
 	@echo "Fetching uv $(UV_VERSION) ..."
@@ -50,6 +51,9 @@ check: install ## Lint, format, types, layers, duplicates.
 format: install ## Apply lint fixes and formatting.
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+up-local: install ## Kafka, Redis, topics and workers on this machine, without containers, until Ctrl-C (deploy/README.md).
+	@$(BIN)/python -m deploy.local $(UP_ARGS)
 
 schemas: install ## Write the schemas of records and the AsyncAPI document below deploy/, from the models.
 	@$(BIN)/python -m streams.schemas deploy

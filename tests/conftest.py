@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import pytest
 
+from deploy.local.servers import ServerMissingError
 from tests.servers import redis
 
 T = TypeVar("T")
@@ -27,7 +28,7 @@ def served(config: pytest.Config, name: str, start: Callable[[], AbstractContext
     try:
         running = start()
         server = running.__enter__()
-    except redis.ServerMissingError as error:
+    except ServerMissingError as error:
         if in_ci():
             pytest.fail(f"{name}: {error}")
         config.stash.setdefault(NOT_RUN, {})[name] = str(error)
@@ -43,7 +44,7 @@ def started(server: AbstractContextManager[T]) -> Iterator[T]:
     """A server of one test; without one the test is skipped. Where CI is set, a failure."""
     try:
         running = server.__enter__()
-    except redis.ServerMissingError as error:
+    except ServerMissingError as error:
         if in_ci():
             pytest.fail(str(error))
         pytest.skip(str(error))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,22 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PROGRAMS = ("redis-server", "valkey-server")
+from deploy.local.servers import ServerMissingError, redis_program
+
 START_SECONDS = 20.0
-HOW_TO_GET_IT = "`make services` (or: apt-get install redis-server), or set BANYAN_TEST_REDIS=redis://… for the single server"
-
-
-class ServerMissingError(Exception):
-    """No Redis can be started here."""
-
-
-def program() -> str:
-    """Path of the server's program."""
-    for name in PROGRAMS:
-        found = shutil.which(name)
-        if found:
-            return found
-    raise ServerMissingError(f"there is no redis-server on the PATH; {HOW_TO_GET_IT}")
 
 
 def free_port() -> int:
@@ -57,7 +43,18 @@ class RedisServer:
 
     def start(self) -> RedisServer:
         self.folder.mkdir(parents=True, exist_ok=True)
-        words = [program(), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "", *self.options]
+        words = [
+            redis_program(),
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--dir",
+            str(self.folder),
+            "--save",
+            "",
+            *self.options,
+        ]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
         end = time.monotonic() + START_SECONDS
