@@ -11,6 +11,7 @@ from memory.errors import RecordError
 from memory.model import NodeId, TreeId
 from memory.ports.jobs import SummaryJob, SummaryJobs
 from memory.records import tree_id
+from streams import tracing
 from streams.dead_letters import NO_PLACE
 from streams.deliveries import Delivery
 from streams.producing import Message, Producer
@@ -73,13 +74,18 @@ class JobTopic(SummaryJobs):
         self._topic = topic
         self._unsent: dict[tuple[TreeId, NodeId], int] = {}
         """The commit that each is about."""
+        self._traced: dict[tuple[TreeId, NodeId], tracing.Headers] = {}
+        """Of those that are traced, what carries the trace that made the node dirty first."""
         self._sending = asyncio.Lock()
 
     async def put(self, tree: TreeId, nodes: Sequence[NodeId], *, seq: int = 0) -> None:
         """Collect the nodes."""
+        carried = tracing.carried()
         for node in nodes:
             known = self._unsent.get((tree, node), seq)
             self._unsent[tree, node] = max(known, seq) if known and seq else 0
+            if carried:
+                self._traced.setdefault((tree, node), carried)
 
     async def flush(self) -> int:
         """
@@ -98,13 +104,15 @@ class JobTopic(SummaryJobs):
                         topic=self._topic,
                         value=msgspec.json.encode(JobMessage(tree=tree, node=node, seq=seq)),
                         key=job_key(tree, node),
-                        headers=[(SCHEMA_HEADER, SCHEMA)],
+                        headers=[(SCHEMA_HEADER, SCHEMA), *tracing.sent(self._topic, after=self._traced.get((tree, node), ()))],
                     )
                     for (tree, node), seq in jobs.items()
                 )
             except BaseException:
                 self._unsent = {**jobs, **self._unsent}
                 raise
+            for each in jobs.keys() & self._traced.keys():
+                del self._traced[each]
             return len(jobs)
 
     async def claim(self) -> SummaryJob:

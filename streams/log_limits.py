@@ -9,7 +9,7 @@ from collections.abc import Callable
 EVERY = 10.0  # seconds
 AT_ONCE = 3
 """Messages of one kind that pass in that time."""
-LIBRARIES = ("aiokafka", "faust", "mode", "redis")
+LIBRARIES = ("aiokafka", "faust", "mode", "redis", "opentelemetry")
 
 
 class RepeatFilter(logging.Filter):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -25,6 +26,7 @@ from streams.runtime import Runtime
 from streams.setting_values import show_value
 from streams.settings import Settings, known
 from streams.spending import spend
+from streams.tracing import configure_tracing
 
 LOOK_EVERY = 10.0  # seconds
 LOOK_FIRST = 1.0  # seconds
@@ -32,6 +34,7 @@ LOOK_FIRST = 1.0  # seconds
 BEAT_EVERY = 0.5  # seconds
 OUTCAST_MAX = 60.0  # seconds
 PROBE_LIMIT = 10.0  # seconds
+TRACES_LIMIT = 5.0  # seconds
 _LIBRARIES = ("faust-streaming", "aiokafka", "redis")
 
 _log = structlog.stdlib.get_logger("streams.worker")
@@ -61,17 +64,20 @@ class Observer:
         self._tasks: list[asyncio.Task[None]] = []
         self._held: dict[str, list[int]] = {}
         self._started = time.monotonic()
+        self._untrace: Callable[[], None] | None = None
 
     def open(self) -> None:
         """
-        Say what this process is, and open the port if there is to be one.
+        Say what this process is, trace if traces are to be sent, and open the port if there is to be one.
 
         Raises:
-            SettingError: the port cannot be had, or its package is not installed.
+            SettingError: the port cannot be had, or a package is not installed.
         """
         settings = self._runtime.settings
         _log.info("starting", role=self._role, pid=os.getpid(), **_versions(), settings=changed_settings(settings))
         self._runtime.on_stage = self._stage
+        if settings.tracing:
+            self._untrace = configure_tracing(f"{settings.kafka.prefix}-{self._role}")
         if settings.metrics.port is None:
             return
         self._meter = Meter(self._role, self._readings)
@@ -95,6 +101,12 @@ class Observer:
         if self._watch is not None:
             with suppress(Exception):
                 await self._watch.close()
+        untrace, self._untrace = self._untrace, None
+        if untrace is not None:
+            # What is left is sent, unless who takes it is away: nobody waits for that.
+            sending = threading.Thread(target=untrace, name="banyan-traces", daemon=True)
+            sending.start()
+            await asyncio.to_thread(sending.join, TRACES_LIMIT)
         port, self._port = self._port, None
         if port is not None:
             await asyncio.to_thread(port.close)

@@ -1,10 +1,16 @@
-"""Where the time of one batch or one summary went: collected from whatever runs on its behalf, also in tasks that it starts."""
+"""
+Where the time of one batch or one summary went: collected from whatever runs on its behalf, also in tasks that it starts.
+
+What is told here is on the batch's line in the log, and in its trace where there is one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+
+from streams import tracing
 
 _spent: ContextVar[dict[str, float] | None] = ContextVar("banyan_spent", default=None)
 
@@ -28,7 +34,8 @@ def begin() -> dict[str, float]:
 
 
 def spend(stage: str, seconds: float) -> None:
-    """A stage has taken so long."""
+    """A stage has just ended, after so long."""
+    tracing.stage(stage, seconds)
     spent = _spent.get()
     if spent is not None:
         spent[stage] = spent.get(stage, 0.0) + seconds

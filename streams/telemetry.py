@@ -7,6 +7,7 @@ import sys
 
 import structlog
 
+from streams import tracing
 from streams.settings import LogSettings
 
 _NOISY = ("httpx", "httpx2", "httpcore", "httpcore2", "openai", "huggingface_hub", "urllib3", "filelock", "asyncio")
@@ -26,6 +27,7 @@ def configure_logging(settings: LogSettings) -> None:
         structlog.stdlib.add_logger_name,
         structlog.stdlib.PositionalArgumentsFormatter(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _with_trace,
     ]
     renderer: structlog.typing.Processor
     if as_console:
@@ -54,3 +56,10 @@ def configure_logging(settings: LogSettings) -> None:
     for name in _NOISY:
         # Their "info" is one line a request.
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
+
+
+def _with_trace(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """So that a line leads to its trace."""
+    if (found := tracing.trace_id()) is not None:
+        event["trace_id"] = found
+    return event

@@ -32,6 +32,7 @@ from memory.service.redelivery import put_again
 from memory.service.stages import Stages
 from memory.service.stream import TEXT_PER_BATCH
 from memory.settings import IngestSettings
+from streams import tracing
 from streams.dead_letters import DeadLetters
 from streams.deliveries import Delivery
 from streams.events import decode
@@ -153,7 +154,16 @@ class Batches:
                 acknowledged.
         """
         outcome = _Outcome(topic=deliveries[0].topic if deliveries else "", records=len(deliveries))
-        with spending() as spent:
+        received = {"messaging.system": "kafka", "messaging.destination.name": outcome.topic, "messaging.operation.type": "process"}
+        with (
+            spending() as spent,
+            tracing.span(
+                f"process {outcome.topic}",
+                kind="consumer",
+                of=(each.headers for each in deliveries),
+                attributes={**received, "messaging.batch.message_count": len(deliveries)},
+            ),
+        ):
             try:
                 with self.stages("batch"):
                     await self._take(deliveries, outcome)
@@ -196,8 +206,10 @@ class Batches:
         room = asyncio.Semaphore(TREES_AT_ONCE)
 
         async def one(group: Sequence[_Taken], ready: Prepared) -> None:
+            about: dict[str, str | int] = {"banyan.tree": ready.tree, "banyan.events": len(group)}
             async with room:
-                await self._committed(group, ready, outcome)
+                with tracing.span("insert", of=(taken.delivery.headers for taken in group), attributes=about):
+                    await self._committed(group, ready, outcome)
 
         await asyncio.gather(*(one(group, ready) for group, ready in prepared))
 

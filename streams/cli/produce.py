@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from memory.records import Record
     from streams.cli.feed import Feed, Place
     from streams.producing import Producer
+    from streams.settings import Settings
     from streams.topics import Topics
 
 _STOPPING = "stopping after what is being sent; Ctrl-C again ends at once"
@@ -68,7 +70,7 @@ async def produce(files: Sequence[str], tree: str | None, session: Session) -> i
         await require(admin, [names.turns.name, names.documents.name], settings.broker)
     finally:
         await admin.close()
-    with Interrupts(session.output, _STOPPING) as interrupts:
+    with Interrupts(session.output, _STOPPING) as interrupts, _traced(settings):
         producer = await Producer(Broker.of(settings)).start()
         try:
             sending = _Sending(session, producer, names)
@@ -76,6 +78,25 @@ async def produce(files: Sequence[str], tree: str | None, session: Session) -> i
         finally:
             await producer.stop()
         return Exit.INTERRUPTED if interrupts.stop.is_set() else sending.exit
+
+
+@contextmanager
+def _traced(settings: Settings) -> Iterator[None]:
+    """Trace if traces are to be sent."""
+    if not settings.tracing:
+        yield
+        return
+    from streams.tracing import configure_tracing  # noqa: PLC0415
+
+    end = configure_tracing(f"{settings.kafka.prefix}-produce")
+    try:
+        yield
+    finally:
+        end()
+
+
+def _about(record: Record) -> dict[str, str | int]:
+    return {"banyan.tree": record.tree, "banyan.event": record.id}
 
 
 class _Sending:
@@ -123,6 +144,7 @@ class _Sending:
         from streams.producing import Message  # noqa: PLC0415
         from streams.schema_versions import SCHEMA_HEADER, schema_of  # noqa: PLC0415
         from streams.topics import record_key  # noqa: PLC0415
+        from streams.tracing import sent  # noqa: PLC0415
 
         if not batch:
             return
@@ -131,7 +153,7 @@ class _Sending:
                 topic=self._topic(record),
                 value=encode(record),
                 key=record_key(record),
-                headers=[(SCHEMA_HEADER, schema_of(record.KIND))],
+                headers=[(SCHEMA_HEADER, schema_of(record.KIND)), *sent(self._topic(record), attributes=_about(record))],
             )
             for record in batch
         )

@@ -18,6 +18,7 @@ from memory.model import NodeId, TreeId
 from memory.ports.clock import Clock
 from memory.ports.jobs import SummaryJob, SummaryJobs
 from memory.service.stages import Stages
+from streams import tracing
 from streams.deliveries import Delivery
 from streams.spending import begin, milliseconds
 
@@ -33,6 +34,20 @@ class Message:
     delivery: Delivery
     acknowledge: Callable[[], None]
     settled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """A job that is claimed."""
+
+    began: float
+    spent: dict[str, float]
+    traced: Callable[[], None] | None
+
+    def end(self) -> None:
+        """End its trace, if it has one."""
+        if self.traced is not None:
+            self.traced()
 
 
 class TakenJobs(SummaryJobs):
@@ -61,8 +76,7 @@ class TakenJobs(SummaryJobs):
         self._before = before
         self._clock = clock
         self._log = log
-        self._began: dict[_Key, float] = {}
-        self._spent: dict[_Key, dict[str, float]] = {}
+        self._runs: dict[_Key, _Run] = {}
         self.stages = Stages(clock)
         """`summary`, the whole; those in between are told where they happen."""
         self.acknowledged: Callable[[Sequence[Delivery]], None] = lambda _: None
@@ -132,9 +146,11 @@ class TakenJobs(SummaryJobs):
         if self.draining:
             await self._queue.retry(job, after=0.0, failed=False)
             await asyncio.Event().wait()
-        self._spent[job.tree, job.node] = begin()
-        self._claimed[job.tree, job.node] = self._waiting.pop((job.tree, job.node), [])
-        self._began[job.tree, job.node] = self._clock.monotonic()
+        key = (job.tree, job.node)
+        messages = self._claimed[key] = self._waiting.pop(key, [])
+        about: dict[str, str | int] = {"banyan.tree": job.tree, "banyan.node": job.node, "banyan.jobs": len(messages)}
+        traced = tracing.begin("summarize", of=(message.delivery.headers for message in messages), attributes=about)
+        self._runs[key] = _Run(began=self._clock.monotonic(), spent=begin(), traced=traced)
         return job
 
     async def done(self, job: SummaryJob) -> None:
@@ -144,7 +160,8 @@ class TakenJobs(SummaryJobs):
         await self._queue.done(job)
         await self._before()
         await self.settle(messages)
-        seconds = self._clock.monotonic() - self._began.pop(key)
+        run = self._runs.pop(key)
+        seconds = self._clock.monotonic() - run.began
         self.stages.took("summary", seconds)
         self._log.info(
             "summary",
@@ -153,13 +170,16 @@ class TakenJobs(SummaryJobs):
             jobs=len(messages),
             attempt=job.attempt + 1,
             backlog=self.backlog(),
-            **milliseconds(self._spent.pop(key, {}), STAGES),
+            **milliseconds(run.spent, STAGES),
             ms=round(seconds * 1000, 1),
         )
+        run.end()
 
     async def retry(self, job: SummaryJob, *, after: float, failed: bool = True) -> None:
         """Give the job back, with its messages."""
         key = (job.tree, job.node)
+        if (run := self._runs.pop(key, None)) is not None:
+            run.end()
         if (messages := self._claimed.pop(key, None)) is not None:
             self._waiting[key] = [*messages, *self._waiting.get(key, [])]
         await self._queue.retry(job, after=after, failed=failed)
