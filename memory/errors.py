@@ -116,3 +116,7 @@ class SummarizerError(TransientError):
 
 class SummarizerAnswerError(TransientError):
     """The summarizer answered, but not with a usable text: empty, refused, truncated, or too long. Worth a bounded retry."""
+
+
+class NavigatorError(TransientError):
+    """What chooses the moves of an agent's walk could not be reached or refused for now (402, 429, 5xx, time-out)."""

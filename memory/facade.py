@@ -195,7 +195,7 @@ class LocalMemory:
             tree: which memory.
             query: the question, in words; never a query language.
             k: hits, 1 to 1,000.
-            strategy: `hybrid`, `collapsed` or `traversal`.
+            strategy: `hybrid`, `collapsed`, `traversal`, or one that the tree's structure has (docs/structures.md).
             scope: filters, applied in the index.
             group: one hit a conversation or document, its best.
             explain: fill `Hit.parts` and `SearchAnswer.trace`.

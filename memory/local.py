@@ -32,8 +32,10 @@ from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 from memory.ports.index import NodeIndex
 from memory.ports.leases import PathLeases
+from memory.ports.navigator import Navigator
 from memory.ports.store import TreeStore
 from memory.ports.summarizer import Summarizer
+from memory.retrieval.agent_policy import BestFirst
 from memory.retrieval.text import terms
 from memory.service.freshness import Freshness
 from memory.service.indexing import Indexing
@@ -56,6 +58,7 @@ async def open_local(
     *,
     embedder: Embedder | None = None,
     summarizer: Summarizer | None = None,
+    navigator: Navigator | None = None,
     settings: MemorySettings | None = None,
     structure: str = "memtree",
     parameters: Mapping[str, float] | None = None,
@@ -70,6 +73,7 @@ async def open_local(
             `.index` in its name); None for a temporary folder that is removed on closing.
         embedder: default: all-MiniLM-L6-v2 on this machine (needs the extra `local`). Closed with the memory, as is the summarizer.
         summarizer: default: extractive.
+        navigator: chooses the moves of the `agent` strategy; default: by similarity. Closed with the memory.
         settings: limits; default: `MemorySettings()`.
         structure: how new trees grow.
         parameters: of new trees; None for the structure's defaults.
@@ -88,7 +92,9 @@ async def open_local(
             path = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="banyan-"))
             undo.push_async_callback(asyncio.to_thread, shutil.rmtree, path, ignore_errors=True)
         store_path, index_path = _files(Path(path))
-        models: list[Embedder | Summarizer] = [summarizer] if embedder is None else [summarizer, embedder]
+        navigator = navigator or BestFirst()
+        models: list[Embedder | Summarizer | Navigator] = [summarizer, navigator]
+        models += [] if embedder is None else [embedder]
         if embedder is None:
             from memory.adapters.minilm import MiniLmEmbedder  # noqa: PLC0415  # an optional extra
 
@@ -114,6 +120,7 @@ async def open_local(
             index=index,
             embedder=embedder,
             summarizer=summarizer,
+            navigator=navigator,
             clock=clock,
             settings=settings,
             structure=structure,
@@ -136,6 +143,7 @@ async def open_shared(
     *,
     embedder: Embedder,
     summarizer: Summarizer,
+    navigator: Navigator | None = None,
     release: Callable[[], Awaitable[None]],
     settings: MemorySettings | None = None,
     structure: str = "memtree",
@@ -155,6 +163,7 @@ async def open_shared(
         StoreUnavailableError: the store cannot be reached.
     """
     settings = settings or MemorySettings()
+    navigator = navigator or BestFirst()
     closing = AsyncExitStack()
     async with AsyncExitStack() as undo:
         undo.push_async_callback(release)
@@ -167,6 +176,7 @@ async def open_shared(
             index=index,
             embedder=embedder,
             summarizer=summarizer,
+            navigator=navigator,
             clock=SystemClock(),
             settings=settings,
             structure=structure,
@@ -176,7 +186,7 @@ async def open_shared(
         if summaries:
             await memory.start_summaries()
         closing.push_async_exit(undo.pop_all())
-        for model in (summarizer, embedder):
+        for model in (summarizer, embedder, navigator):
             closing.push_async_callback(model.close)
     return memory
 
@@ -194,6 +204,7 @@ def _assemble(
     index: NodeIndex,
     embedder: Embedder,
     summarizer: Summarizer,
+    navigator: Navigator,
     clock: Clock,
     settings: MemorySettings,
     structure: str,
@@ -226,7 +237,15 @@ def _assemble(
             parameters=parameters,
         ),
         indexing=indexing,
-        query=Query(store=store, index=index, indexing=indexing, views=views, embedder=embedder, settings=settings.retrieval),
+        query=Query(
+            store=store,
+            index=index,
+            indexing=indexing,
+            views=views,
+            embedder=embedder,
+            settings=settings.retrieval,
+            navigator=navigator,
+        ),
         inspect=Inspect(store=store, embedder=embedder, views=views),
         transfer=Transfer(store=store),
         pool=pool,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from memory.ports.claims import NodeClaims
     from memory.ports.embedder import Embedder
     from memory.ports.leases import PathLeases
+    from memory.ports.navigator import Navigator
     from memory.ports.store import TreeStore
     from memory.ports.summarizer import Summarizer
 
@@ -54,9 +55,10 @@ async def open_memory(
         None if temporary else path or settings.store_path,
         embedder=await _embedder(settings, embeds=embeds),
         summarizer=open_summarizer(settings),
+        navigator=open_navigator(settings),
         settings=settings.memory,
         structure=settings.tree.structure,
-        parameters=_parameters(settings),
+        parameters=settings.tree.parameters(),
         summaries=summaries,
         read_only=read_only,
     )
@@ -77,6 +79,7 @@ async def _shared_memory(settings: Settings, *, summaries: bool, embeds: bool) -
 
     # The model first: it takes the longest, and needs no connection to be given back when it cannot be had.
     embedder, summarizer = await _embedder(settings, embeds=embeds), open_summarizer(settings)
+    navigator = open_navigator(settings)
     backend = await open_backend(settings)
     return await open_shared(
         backend.store,
@@ -84,19 +87,13 @@ async def _shared_memory(settings: Settings, *, summaries: bool, embeds: bool) -
         backend.claims,
         embedder=embedder,
         summarizer=summarizer,
+        navigator=navigator,
         release=backend.close,
         settings=settings.memory,
         structure=settings.tree.structure,
-        parameters=_parameters(settings),
+        parameters=settings.tree.parameters(),
         summaries=summaries,
     )
-
-
-def _parameters(settings: Settings) -> Mapping[str, float]:
-    from memory.tree.thresholds import MemTreeParameters  # noqa: PLC0415
-
-    tree = settings.tree
-    return MemTreeParameters(base=tree.theta_base, rate=tree.theta_rate, depth_max=tree.depth_max).as_mapping()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +180,17 @@ def open_summarizer(settings: Settings) -> Summarizer:
     return maker(settings, model)
 
 
+def open_navigator(settings: Settings) -> Navigator:
+    """
+    What `settings.navigator` names: who chooses the moves of the `agent` strategy.
+
+    Raises:
+        SettingError: the name is not known, or a package it needs is not installed.
+    """
+    maker, model = _chosen("navigator", settings.navigator, _NAVIGATORS)
+    return maker(settings, model)
+
+
 def _chosen(role: str, name: str, makers: Mapping[str, Maker]) -> tuple[Maker, str]:
     scheme, _, model = name.partition(":")
     maker = makers.get(scheme)
@@ -265,6 +273,23 @@ def _openai_summaries(settings: Settings, model: str) -> Summarizer:
     )
 
 
+def _similarity(_settings: Settings, _model: str) -> Navigator:
+    from memory.retrieval.agent_policy import BestFirst  # noqa: PLC0415
+
+    return BestFirst()
+
+
+def _openai_moves(settings: Settings, model: str) -> Navigator:
+    from memory.adapters.openai.navigator import OpenAINavigator  # noqa: PLC0415
+
+    return OpenAINavigator(
+        model=model,
+        api_key=settings.openai.api_key.reveal() if settings.openai.api_key else None,
+        base_url=settings.openai.base_url,
+        timeout=settings.openai.timeout.total_seconds(),
+    )
+
+
 _FOR_TESTS = "hashing"
 _NEED_A_MODEL = frozenset({"openai", "fastembed"})
 _VARIANTS: Mapping[str, Sequence[str]] = {"local": ("int8", "fp32")}
@@ -276,3 +301,4 @@ _EMBEDDERS: Mapping[str, Callable[[Settings, str], Awaitable[Embedder]]] = {
     _FOR_TESTS: _hashing,
 }
 _SUMMARIZERS: Mapping[str, Callable[[Settings, str], Summarizer]] = {"extractive": _extractive, "openai": _openai_summaries}
+_NAVIGATORS: Mapping[str, Callable[[Settings, str], Navigator]] = {"similarity": _similarity, "openai": _openai_moves}

@@ -22,7 +22,6 @@ from memory.service.ingest import Ingest
 from memory.service.stages import Stages
 from memory.service.summarize import Summarize, SummaryPool
 from memory.service.views import Views
-from memory.tree.thresholds import MemTreeParameters
 from streams.agents.batches import Batches
 from streams.bootstrap import open_backend, open_embedder, open_summarizer
 from streams.broker import Broker
@@ -148,7 +147,7 @@ async def open_ingesting(
             # The worker waits by itself, without limit, and says so.
             settings=replace(limits, embedder_patience=timedelta(0)),
             structure=tree.structure,
-            parameters=MemTreeParameters(base=tree.theta_base, rate=tree.theta_rate, depth_max=tree.depth_max).as_mapping(),
+            parameters=tree.parameters(),
         )
         batches = Batches(
             ingest=ingest,

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from memory.errors import SettingError
 from memory.settings import MemorySettings
+from memory.structures.parameters import HatParameters
 from memory.tree.thresholds import MemTreeParameters
 from streams.setting_values import Secret, parse_value
 
@@ -30,6 +31,7 @@ _PREFIX = "BANYAN_"
 _STORE_SCHEME = "sqlite:///"
 _REDIS_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "unix")
 _MEMTREE = MemTreeParameters()
+_HAT = HatParameters()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,16 @@ class TreeSettings:
     """How much more similarity is asked for with depth, 0 to 5."""
     depth_max: int = _MEMTREE.depth_max
     """Deepest level of a leaf, 1 to 64."""
+    memory_length: int = _HAT.memory_length
+    """Nodes that a node of a `hat` aggregates, 2 to 32."""
+
+    def parameters(self) -> dict[str, float]:
+        """Of the chosen structure, as a tree remembers them; what is not here has the structure's own default."""
+        given: dict[str, dict[str, float]] = {
+            "memtree": {"base": self.theta_base, "rate": self.theta_rate, "depth_max": float(self.depth_max)},
+            "hat": {"memory_length": float(self.memory_length)},
+        }
+        return given.get(self.structure, {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +69,15 @@ class OpenAISettings:
     """Address of a compatible server, e.g. http://localhost:8000/v1; without it OpenAI's own."""
     timeout: timedelta = timedelta(seconds=30)
     """Longest wait for one answer of a model."""
+    requests_per_minute: int | None = None
+    """Most requests a minute to the model that makes summaries, of all workers on one Redis together (without Redis: of one
+    process); without it as many as the calls at once allow."""
+    tokens_per_minute: int | None = None
+    """Most tokens a minute, both ways, in the same sense."""
+    price_in: float | None = None
+    """What a million tokens cost that the summarizing model reads, in any currency: `banyan stats` then shows what a tree has cost."""
+    price_out: float | None = None
+    """What a million tokens cost that it writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +190,8 @@ class Settings:
     tree stays with the model it was made with."""
     summarizer: str = "extractive"
     """What writes summaries: `extractive` (offline) or `openai:MODEL`."""
+    navigator: str = "similarity"
+    """What chooses the moves of the `agent` strategy: `similarity` (offline) or `openai:MODEL`."""
     broker: str = "localhost:9092"
     """Kafka brokers to ask first, `host:port`, several with commas."""
     model_dir: Path | None = None
@@ -247,6 +270,10 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "embedder_dimensions": (1, 8_192),
     "embedder_unrelated_cosine": (-1, 0.99),
     "openai_timeout": (0.1, 3_600),
+    "openai_requests_per_minute": (1, 10_000_000),
+    "openai_tokens_per_minute": (1, 10**12),
+    "openai_price_in": (0, 1_000_000),
+    "openai_price_out": (0, 1_000_000),
     "kafka_partitions": (1, 10_000),
     "kafka_replication": (1, 10),
     "kafka_retention": (60, 3_650 * _SECONDS),
@@ -268,6 +295,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "theta_base": (0.01, 0.99),
     "theta_rate": (0, 5),
     "depth_max": (1, 64),
+    "memory_length": (2, 32),
     "ingest_batch_items": (1, 1_024),
     "ingest_chunk_tokens": (32, 4_096),
     "ingest_turn_characters_max": (1, 1_000_000),

@@ -10,9 +10,11 @@ from memory.errors import QueryError
 from memory.model import Node, NodeId, NodeKind, TreeId, Vector
 from memory.ports.embedder import Embedder
 from memory.ports.index import NodeIndex, Scope
+from memory.ports.navigator import Navigator
 from memory.ports.store import TreeStore
 from memory.ports.summarizer import estimate_tokens
 from memory.results import Crumb, Hit, SearchAnswer, Source
+from memory.retrieval.agent import Agent
 from memory.retrieval.collapsed import Collapsed
 from memory.retrieval.grouping import best_of_each
 from memory.retrieval.hybrid import Hybrid
@@ -56,6 +58,7 @@ class Query:
         indexing: brings the index level before each answer.
         views: of this process, for strategies that walk the tree.
         settings: limits.
+        navigator: chooses the moves of `agent`; None goes by similarity.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class Query:
         views: Views,
         embedder: Embedder,
         settings: RetrievalSettings,
+        navigator: Navigator | None = None,
     ) -> None:
         self._store = store
         self._indexing = indexing
@@ -76,6 +80,7 @@ class Query:
             Hybrid(index, reader=store, embed=self.embed),
             Collapsed(index),
             Traversal(views),
+            Agent(views, store, navigator=navigator),
         )
         self.strategies: Mapping[str, Strategy] = {strategy.name: strategy for strategy in strategies}
 

@@ -20,7 +20,7 @@ from memory.changes import Create, Expectation, Grow, LogEntry, Move, Step
 from memory.model import ROOT, EmbeddingModel, Mark, Node, NodeId, NodeKind, Vector
 from memory.results import Violation
 from memory.structures.base import Aggregation, Structure
-from memory.structures.parameters import Parameters
+from memory.structures.parameters import MEMORY_LENGTH_MAX, HatParameters
 from memory.tree.check import Stored
 from memory.tree.planning import Insertion, Placement, Plan, leaf_id, summary_id
 from memory.tree.routing import Decision
@@ -28,21 +28,7 @@ from memory.tree.view import WIDE, Branch, View
 
 LEAF_DEPTH = 64
 """Depth of every leaf: 63 layers above it hold more items than there are marks, whatever the length."""
-MEMORY_LENGTH_MAX = 32
-"""Below `WIDE`: up to there a view keeps children in the order of their creation."""
-assert MEMORY_LENGTH_MAX < WIDE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HatParameters(Parameters):
-    """What a HAT is made with."""
-
-    memory_length: int = 4
-    """Nodes that one node of the layer above aggregates, 2 to 32. More makes a flatter tree with fewer and coarser summaries."""
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.memory_length <= MEMORY_LENGTH_MAX:
-            raise ValueError(f"memory_length must be between 2 and {MEMORY_LENGTH_MAX}, got {self.memory_length}")
+assert MEMORY_LENGTH_MAX < WIDE, "a view keeps that many children in the order of their creation"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,9 @@
-"""What the parameters of every structure have in common: a dataclass of numbers that a tree remembers by name."""
+"""
+The parameters of structures: numbers that a tree remembers by name.
+
+Apart from the structures, so that settings can name their defaults without loading what computes. MemTree's are in
+`memory.tree.thresholds`, with the formula that they belong to.
+"""
 
 from __future__ import annotations
 
@@ -36,3 +41,18 @@ class Parameters:
             if kinds[name] == "int" and value != int(value):
                 raise ValueError(f"{name} is a whole number, got {value}")
         return cls(**{name: int(value) if kinds[name] == "int" else float(value) for name, value in values.items()})
+
+
+MEMORY_LENGTH_MAX = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HatParameters(Parameters):
+    """What a HAT is made with."""
+
+    memory_length: int = 4
+    """Nodes that one node of the layer above aggregates, 2 to 32. More makes a flatter tree with fewer and coarser summaries."""
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.memory_length <= MEMORY_LENGTH_MAX:
+            raise ValueError(f"memory_length must be between 2 and {MEMORY_LENGTH_MAX}, got {self.memory_length}")

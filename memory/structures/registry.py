@@ -9,8 +9,9 @@ from typing import Any
 from memory.errors import SettingError
 from memory.model import EmbeddingModel, TreeInfo
 from memory.structures.base import Structure
-from memory.structures.hat import Hat, HatParameters
+from memory.structures.hat import Hat
 from memory.structures.memtree import MemTree
+from memory.structures.parameters import HatParameters
 from memory.tree.thresholds import MemTreeParameters
 
 

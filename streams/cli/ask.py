@@ -27,7 +27,13 @@ _MARGIN = 11
 def _scope_options(function: Function) -> Function:
     for option in reversed(
         [
-            click.option("--strategy", metavar="S", default="hybrid", show_default=True, help="hybrid, collapsed or traversal."),
+            click.option(
+                "--strategy",
+                metavar="S",
+                default="hybrid",
+                show_default=True,
+                help="hybrid, collapsed or traversal; agent on a hat.",
+            ),
             click.option(
                 "--filter",
                 "filters",

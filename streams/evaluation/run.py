@@ -15,7 +15,6 @@ from memory.model import NodeKind
 from memory.ports.index import Scope
 from memory.results import Hit
 from memory.settings import RetrievalSettings
-from memory.tree.thresholds import MemTreeParameters
 from streams.bootstrap import open_embedder, open_summarizer
 from streams.evaluation import metrics
 from streams.evaluation.dataset import Case, Dataset
@@ -81,7 +80,7 @@ async def open_memory(settings: Settings, data: Path | None) -> tuple[LocalMemor
         summarizer=open_summarizer(settings),
         settings=settings.memory,
         structure=tree.structure,
-        parameters=MemTreeParameters(base=tree.theta_base, rate=tree.theta_rate, depth_max=tree.depth_max).as_mapping(),
+        parameters=tree.parameters(),
     )
     return memory, embedder
 

@@ -14,7 +14,8 @@ from memory.changes import Create, LogEntry, Move, Step
 from memory.errors import SettingError
 from memory.model import ROOT, EmbeddingModel, EventId, Item, Mark, Node, NodeId, NodeKind, mark
 from memory.structures import registry
-from memory.structures.hat import LEAF_DEPTH, Hat, HatParameters
+from memory.structures.hat import LEAF_DEPTH, Hat
+from memory.structures.parameters import HatParameters
 from memory.tree.check import Stored
 from memory.tree.planning import Insertion, leaf_id
 from memory.tree.similarity import quantize
