@@ -7,6 +7,7 @@ import json
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -17,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from streams.metrics import metrics_of
 from streams.settings import Settings
 from tests.integration.kafka.workers import LIMIT, Worker, Workers, assert_whole, send, turns, until_events, until_fresh
+from tests.servers.traces import collector
 
 pytestmark = pytest.mark.slow
 PORT = {"BANYAN_METRICS_PORT": "0"}
@@ -144,3 +146,28 @@ async def test_a_worker_that_was_stopped_comes_back_and_is_well(installed: Setti
     await until(lambda: 0 < scraped(stopped)["banyan_partitions_held", (held,)] < installed.kafka.partitions, stopped.log.read_text)
     assert get(stopped, "/healthz")[0] == get(other, "/healthz")[0] == 200
     await assert_whole(installed, 100)
+
+
+async def test_one_trace_from_the_command_that_sends_to_the_summary(installed: Settings, workers: Workers, tmp_path: Path) -> None:
+    with collector() as traces:
+        traced = {"BANYAN_TRACING": "yes", "OTEL_EXPORTER_OTLP_ENDPOINT": traces.endpoint}
+        lines = [
+            json.dumps({"tree": "t", "id": f"e{number}", "text": f"the harbour tunnel, number {number}"}) for number in range(2)
+        ]
+        (tmp_path / "turns.jsonl").write_text("\n".join(lines), encoding="utf-8")
+        assert workers("produce", "turns.jsonl", **traced).ended() == 0
+        pair = [workers("worker", role, OTEL_BSP_SCHEDULE_DELAY="200", **traced) for role in ("ingest", "summaries")]
+        await until_events(installed, 2)
+        await until_fresh(installed)
+        for worker in pair:
+            worker.signal()
+            assert worker.ended() == 0
+        prefix = installed.kafka.prefix
+        written = [span for service, span in traces.named("summarize") if service == f"{prefix}-summaries"]
+        produced = {span.trace_id: span for service, span in traces.spans if service == f"{prefix}-produce"}
+        assert len(produced) == 2
+        assert written
+        assert all(span.trace_id in produced for span in written)
+        names = {span.name for _, span in traces.spans if span.trace_id == written[0].trace_id}
+        assert names >= {f"send {prefix}.turns", "insert", "commit", f"send {prefix}.summaries", "summarize", "model"}
+        assert any("trace_id" in line for line in pair[0].events("batch"))
