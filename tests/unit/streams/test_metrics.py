@@ -97,3 +97,31 @@ def test_it_is_openmetrics_too(role: str) -> None:
 
 def test_two_workers_in_one_process_do_not_collide() -> None:
     assert Meter("ingest", list).registry is not Meter("ingest", list).registry
+
+
+STREAMS = Path(__file__).parents[3] / "streams"
+LINE = re.compile(r"_?log\.(?P<level>debug|info|warning|error)\(\s*\"(?P<event>[^\"]+)\"")
+
+
+def test_the_page_has_every_event_of_the_log_and_no_other() -> None:
+    logged = {
+        (found["event"], found["level"])
+        for path in STREAMS.rglob("*.py")
+        for found in LINE.finditer(path.read_text(encoding="utf-8"))
+    }
+    table = PAGE.split("## Log lines")[1]
+    listed = set(re.findall(r"^\| `([a-z -]+)` \| (debug|info|warning|error) \|", table, re.MULTILINE))
+    assert listed == logged
+
+
+def test_the_page_has_every_field_of_the_two_canonical_lines() -> None:
+    from streams.agents import batches  # noqa: PLC0415
+    from streams.workers import jobs  # noqa: PLC0415
+
+    of_batch, of_summary = PAGE.split("Fields of `batch`")[1].split("Fields of `summary`")
+    for stage in batches.STAGES:
+        assert f"`{stage}_ms`" in of_batch
+    for field in (*batches._Outcome(topic="", records=0, trees={"t"}).fields(), "ms", "outcome", "error"):
+        assert f"`{field}`" in of_batch
+    for stage in jobs.STAGES:
+        assert f"`{stage}_ms`" in of_summary.split("\n\n")[0]
