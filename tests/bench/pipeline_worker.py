@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from memory.model import EmbeddingModel
 from memory.ports.embedder import Embedder, Purpose
 from streams.app import MAX_POLL_INTERVAL, Role
+from streams.deliveries import Delivery
 from streams.pipelines import Ingesting, open_ingesting
 from streams.run import run_worker
 from streams.runtime import Runtime
@@ -56,15 +57,15 @@ class Measured(Runtime[Ingesting]):
     records_max = 0
     begun = used = 0.0
 
-    def taken(self, records: int) -> None:
+    def taken(self, deliveries: Sequence[Delivery]) -> None:
         """Records came."""
         if not self.begun:
             self.begun, self.used = time.perf_counter(), time.process_time()
-        super().taken(records)
+        super().taken(deliveries)
 
-    def acknowledged(self, records: int) -> None:
+    def acknowledged(self, deliveries: Sequence[Delivery]) -> None:
         """Records were acknowledged."""
-        super().acknowledged(records)
+        super().acknowledged(deliveries)
         if self.progress.records >= self.records_max > 0:
             say(self.progress.records, self.begun, self.used)
             self.records_max = 0
