@@ -13,6 +13,7 @@ from streams.settings import Settings
 
 if TYPE_CHECKING:
     from memory.local import LocalMemory
+    from memory.ports.budget import CallBudget, Rate
     from memory.ports.claims import NodeClaims
     from memory.ports.embedder import Embedder
     from memory.ports.leases import PathLeases
@@ -54,7 +55,7 @@ async def open_memory(
     return await open_local(
         None if temporary else path or settings.store_path,
         embedder=await _embedder(settings, embeds=embeds),
-        summarizer=open_summarizer(settings),
+        summarizer=open_summarizer(settings, _own_budget(settings)),
         navigator=open_navigator(settings),
         settings=settings.memory,
         structure=settings.tree.structure,
@@ -78,9 +79,14 @@ async def _shared_memory(settings: Settings, *, summaries: bool, embeds: bool) -
     from memory.local import open_shared  # noqa: PLC0415
 
     # The model first: it takes the longest, and needs no connection to be given back when it cannot be had.
-    embedder, summarizer = await _embedder(settings, embeds=embeds), open_summarizer(settings)
+    embedder = await _embedder(settings, embeds=embeds)
     navigator = open_navigator(settings)
     backend = await open_backend(settings)
+    try:
+        summarizer = open_summarizer(settings, backend.budget)
+    except BaseException:
+        await backend.close()
+        raise
     return await open_shared(
         backend.store,
         backend.leases,
@@ -103,6 +109,8 @@ class Backend:
     store: TreeStore
     leases: PathLeases
     claims: NodeClaims
+    budget: CallBudget
+    """Of the summarizing model's provider."""
     close: Callable[[], Awaitable[None]]
     """Releases them."""
 
@@ -120,16 +128,24 @@ async def open_backend(settings: Settings) -> Backend:
 
 async def _redis_backend(settings: Settings) -> Backend:
     try:
-        from memory.adapters.redis import Link, RedisNodeClaims, RedisPathLeases, RedisTreeStore  # noqa: PLC0415  # an optional extra
+        from memory.adapters.redis import (  # noqa: PLC0415  # an optional extra
+            Link,
+            RedisCallBudget,
+            RedisNodeClaims,
+            RedisPathLeases,
+            RedisTreeStore,
+        )
     except ModuleNotFoundError as error:
         raise SettingError("store: Redis needs the extra redis: pip install 'banyan-memory[redis]'") from error
     from streams.redis_options import redis_settings  # noqa: PLC0415
 
     link = await Link.open(redis_settings(settings))
-    return Backend(RedisTreeStore(link), RedisPathLeases(link), RedisNodeClaims(link), link.close)
+    budget = RedisCallBudget(link, f"{settings.openai.base_url or ''} {settings.summarizer}", _rate(settings))
+    return Backend(RedisTreeStore(link), RedisPathLeases(link), RedisNodeClaims(link), budget, link.close)
 
 
 async def _embedded_backend(settings: Settings) -> Backend:
+    from memory.adapters.embedded.budget import InProcessBudget  # noqa: PLC0415
     from memory.adapters.embedded.claims import InProcessClaims  # noqa: PLC0415
     from memory.adapters.embedded.clock import SystemClock  # noqa: PLC0415
     from memory.adapters.embedded.gate import FileLeases  # noqa: PLC0415
@@ -146,7 +162,21 @@ async def _embedded_backend(settings: Settings) -> Backend:
         await store.close()
         leases.close()
 
-    return Backend(store, leases, InProcessClaims(clock), close)
+    return Backend(store, leases, InProcessClaims(clock), InProcessBudget(_rate(settings), clock), close)
+
+
+def _rate(settings: Settings) -> Rate:
+    from memory.ports.budget import Rate  # noqa: PLC0415
+
+    limits = settings.openai
+    return Rate(requests_per_minute=limits.requests_per_minute or 0, tokens_per_minute=limits.tokens_per_minute or 0)
+
+
+def _own_budget(settings: Settings) -> CallBudget:
+    from memory.adapters.embedded.budget import InProcessBudget  # noqa: PLC0415
+    from memory.adapters.embedded.clock import SystemClock  # noqa: PLC0415
+
+    return InProcessBudget(_rate(settings), SystemClock())
 
 
 def store_file(settings: Settings) -> Path:
@@ -169,15 +199,19 @@ async def open_embedder(settings: Settings) -> Embedder:
     return await maker(settings, model)
 
 
-def open_summarizer(settings: Settings) -> Summarizer:
+def open_summarizer(settings: Settings, budget: CallBudget | None = None) -> Summarizer:
     """
     The summarizer that `settings.summarizer` names.
+
+    Args:
+        settings: in force.
+        budget: what its calls to a provider wait for; None for none.
 
     Raises:
         SettingError: the name is not known, or a package it needs is not installed.
     """
     maker, model = _chosen("summarizer", settings.summarizer, _SUMMARIZERS)
-    return maker(settings, model)
+    return maker(settings, model, budget)
 
 
 def open_navigator(settings: Settings) -> Navigator:
@@ -256,13 +290,13 @@ async def _hashing(_settings: Settings, _model: str) -> Embedder:
     return HashingEmbedder()
 
 
-def _extractive(_settings: Settings, _model: str) -> Summarizer:
+def _extractive(_settings: Settings, _model: str, _budget: CallBudget | None) -> Summarizer:
     from memory.adapters.embedded.extractive import ExtractiveSummarizer  # noqa: PLC0415
 
     return ExtractiveSummarizer()
 
 
-def _openai_summaries(settings: Settings, model: str) -> Summarizer:
+def _openai_summaries(settings: Settings, model: str, budget: CallBudget | None) -> Summarizer:
     from memory.adapters.openai.summarizer import OpenAISummarizer  # noqa: PLC0415
 
     return OpenAISummarizer(
@@ -270,6 +304,7 @@ def _openai_summaries(settings: Settings, model: str) -> Summarizer:
         api_key=settings.openai.api_key.reveal() if settings.openai.api_key else None,
         base_url=settings.openai.base_url,
         timeout=settings.openai.timeout.total_seconds(),
+        budget=budget,
     )
 
 
@@ -300,5 +335,8 @@ _EMBEDDERS: Mapping[str, Callable[[Settings, str], Awaitable[Embedder]]] = {
     "fastembed": _fastembed,
     _FOR_TESTS: _hashing,
 }
-_SUMMARIZERS: Mapping[str, Callable[[Settings, str], Summarizer]] = {"extractive": _extractive, "openai": _openai_summaries}
+_SUMMARIZERS: Mapping[str, Callable[[Settings, str, CallBudget | None], Summarizer]] = {
+    "extractive": _extractive,
+    "openai": _openai_summaries,
+}
 _NAVIGATORS: Mapping[str, Callable[[Settings, str], Navigator]] = {"similarity": _similarity, "openai": _openai_moves}

@@ -186,7 +186,7 @@ async def open_summarizing(
         parts.push_async_callback(backend.close)
         embedder = await open_embedder(settings)
         parts.push_async_callback(embedder.close)
-        summarizer = summarizer or open_summarizer(settings)
+        summarizer = summarizer or open_summarizer(settings, backend.budget)
         parts.push_async_callback(summarizer.close)
         producer = await Producer(Broker.of(settings)).start()
         parts.push_async_callback(producer.stop)

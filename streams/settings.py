@@ -75,7 +75,7 @@ class OpenAISettings:
     tokens_per_minute: int | None = None
     """Most tokens a minute, both ways, in the same sense."""
     price_in: float | None = None
-    """What a million tokens cost that the summarizing model reads, in any currency: `banyan stats` then shows what a tree has cost."""
+    """What a million tokens cost that the summarizing model reads, in any currency: `banyan stats` shows what a tree has cost."""
     price_out: float | None = None
     """What a million tokens cost that it writes."""
 
