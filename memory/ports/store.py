@@ -265,9 +265,9 @@ class TreeStore(ABC):
     async def events(self, tree: TreeId) -> dict[EventId, tuple[NodeId, ...]]:
         """Every applied event with its leaves; for `check`."""
 
-    async def links(self, tree: TreeId) -> tuple[Link, ...]:  # noqa: ARG002
+    @abstractmethod
+    async def links(self, tree: TreeId) -> tuple[Link, ...]:
         """Every `Link` with edges, in the order in which they were made, as of one commit; empty where the structure has none."""
-        return ()
 
     @abstractmethod
     async def stats(self, tree: TreeId) -> TreeStats:

@@ -26,6 +26,7 @@ from memory.ports.store import (
     ChangeSet,
     Contribution,
     DirtyNode,
+    Link,
     LogEntry,
     Receipt,
     Seen,
@@ -198,6 +199,10 @@ class SqliteTreeStore(TreeStore):
     async def events(self, tree: TreeId) -> dict[EventId, tuple[NodeId, ...]]:
         """Every applied event."""
         return await self._readers.run(lambda connection: reading.events(connection, tree))
+
+    async def links(self, tree: TreeId) -> tuple[Link, ...]:
+        """Edges of the association graph."""
+        return await self._readers.run(lambda connection: reading.links(connection, reading.tree_number(connection, tree)))
 
     async def stats(self, tree: TreeId) -> TreeStats:
         """Counts over the tree."""

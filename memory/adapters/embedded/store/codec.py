@@ -11,7 +11,7 @@ import msgspec
 
 from memory.adapters.codec import KIND_NUMBER, KINDS, decode_rows
 from memory.model import EventId, NodeId, NodeKind
-from memory.ports.store import Cost, Create, Grow, LogEntry, Move, Rewrite, Step
+from memory.ports.store import Annotate, Cost, Create, Grow, Link, LogEntry, Move, Rewrite, Step
 
 CONTRIBUTION = struct.Struct("<QI")
 """One packed contribution: its mark, and the leaf's number in its tree."""
@@ -43,6 +43,8 @@ class StoredCreate(msgspec.Struct, array_like=True, tag=0, gc=False):
     vector: bytes
     cohesion: float
     provisional: bool
+    attributes: dict[str, str | float] | None = None
+    above: str = ""
 
 
 class StoredMove(msgspec.Struct, array_like=True, tag=1, gc=False):
@@ -75,7 +77,22 @@ class StoredRewrite(msgspec.Struct, array_like=True, tag=3, gc=False):
     tokens_out: int
 
 
-StoredStep = StoredCreate | StoredMove | StoredGrow | StoredRewrite
+class StoredAnnotate(msgspec.Struct, array_like=True, tag=4, gc=False):
+    """`Annotate`."""
+
+    node: str
+    attributes: dict[str, str | float]
+
+
+class StoredLink(msgspec.Struct, array_like=True, tag=5, gc=False):
+    """`Link`."""
+
+    node: str
+    others: tuple[str, ...]
+    weights: tuple[float, ...]
+
+
+StoredStep = StoredCreate | StoredMove | StoredGrow | StoredRewrite | StoredAnnotate | StoredLink
 
 
 class StoredEntry(msgspec.Struct, array_like=True):
@@ -92,11 +109,28 @@ _encoder = msgspec.msgpack.Encoder()
 _entries = msgspec.msgpack.Decoder(StoredEntry)
 _tallies = msgspec.msgpack.Decoder(Tally)
 _names = msgspec.msgpack.Decoder(tuple[str, ...])
+_attributes = msgspec.msgpack.Decoder(dict[str, str | float])
+_links = msgspec.msgpack.Decoder(StoredLink)
 _parameters = msgspec.msgpack.Decoder(dict[str, float])
 encode: Callable[[Any], bytes] = _encoder.encode
 decode_tally: Callable[[bytes], Tally] = _tallies.decode
 decode_names: Callable[[bytes], tuple[str, ...]] = _names.decode
+decode_attributes: Callable[[bytes], dict[str, str | float]] = _attributes.decode
 decode_parameters: Callable[[bytes], dict[str, float]] = _parameters.decode
+
+
+def encode_link(link: Link) -> bytes:
+    """Edges as stored."""
+    return encode(StoredLink(link.node, link.others, link.weights))
+
+
+def decode_link(data: bytes) -> Link:
+    """Edges."""
+    return _link(_links.decode(data))
+
+
+def _link(stored: StoredLink) -> Link:
+    return Link(node=NodeId(stored.node), others=stored.others, weights=stored.weights)  # type: ignore[arg-type]  # NodeId is a str
 
 
 def pack_contributions(contributions: Iterable[tuple[int, int]]) -> bytes:
@@ -136,6 +170,8 @@ def encode_entry(steps: Sequence[Step], events: Sequence[EventId], vectors: Sequ
                         vector=b"" if step.kind is NodeKind.LEAF else vector,
                         cohesion=step.cohesion,
                         provisional=step.provisional,
+                        attributes=dict(step.attributes) or None,
+                        above=step.above or "",
                     )
                 )
             case Move():
@@ -156,6 +192,10 @@ def encode_entry(steps: Sequence[Step], events: Sequence[EventId], vectors: Sequ
                         tokens_out=step.cost.tokens_out,
                     )
                 )
+            case Annotate():
+                stored.append(StoredAnnotate(step.node, dict(step.attributes)))
+            case Link():
+                stored.append(StoredLink(step.node, step.others, step.weights))
     return encode(StoredEntry(at=at, first=first, steps=stored, events=list(events)))
 
 
@@ -201,6 +241,8 @@ def _step(stored: StoredStep, rows: Any) -> Step:
                 vector=next(rows),
                 cohesion=stored.cohesion,
                 provisional=stored.provisional,
+                attributes=stored.attributes or {},
+                above=NodeId(stored.above) if stored.above else None,
             )
         case StoredMove():
             return Move(
@@ -221,3 +263,7 @@ def _step(stored: StoredStep, rows: Any) -> Step:
                 provisional=stored.provisional,
                 cost=Cost(calls=stored.calls, tokens_in=stored.tokens_in, tokens_out=stored.tokens_out),
             )
+        case StoredAnnotate():
+            return Annotate(node=NodeId(stored.node), attributes=stored.attributes)
+        case StoredLink():
+            return _link(stored)

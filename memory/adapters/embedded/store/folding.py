@@ -19,8 +19,9 @@ from memory.adapters.embedded.store.codec import (
     pack_contributions,
     unpack_contributions,
 )
-from memory.model import MARK_BITS, Item, Mark, NodeId, NodeKind, mark
-from memory.ports.store import ChangeSet, Create, Grow, Move, Rewrite
+from memory.changes import check_attributes, check_link
+from memory.model import MARK_BITS, ROOT, Attributes, Item, Mark, NodeId, NodeKind, mark
+from memory.ports.store import Annotate, ChangeSet, Create, Grow, Link, Move, Rewrite, Step
 
 TAIL_MAX = 40
 """Contributions kept in a node's own row at most; more go out as one run."""
@@ -72,11 +73,15 @@ class Row:
     """Contributions of this commit: mark and the leaf's number."""
     run: Run | None = None
     """Contributions that leave the row."""
+    attributes: Attributes | None = None
+    """Those that are set."""
+    over: int | None = None
+    """Of a new node, the key of the one whose runs it takes over."""
 
     def settled(self) -> Row:
         """The row as it is after the commit, ready for the next one."""
         self.new = self.counted = self.placed = False
-        self.text = self.item = self.run = None
+        self.text = self.item = self.run = self.attributes = self.over = None
         self.vector, self.through = -1, 0
         self.grown.clear()
         return self
@@ -105,6 +110,7 @@ class Folded:
     tally: Tally
     named: list[Row]
     """All rows that the set named, written or not."""
+    links: list[tuple[Mark, Link]]
 
 
 class Misfit(Exception):  # noqa: N818  # no error: an answer on its way
@@ -122,6 +128,7 @@ def named(changes: ChangeSet) -> list[NodeId]:
         match step:
             case Create():
                 names[step.id] = names[step.parent] = None
+                names.update({} if step.above is None else {step.above: None})
             case Move():
                 names[step.node] = names[step.old_parent] = names[step.parent] = None
             case Grow():
@@ -129,6 +136,11 @@ def named(changes: ChangeSet) -> list[NodeId]:
                 names.update(dict.fromkeys(step.nodes))
             case Rewrite():
                 names[step.node] = names[step.parent] = None
+            case Annotate():
+                names[step.node] = None
+            case Link():
+                names[step.node] = None
+                names.update(dict.fromkeys(step.others))
     return list(names)
 
 
@@ -180,6 +192,7 @@ class Folding:
         self._waiting = waiting
         self._vectors = 0
         self._misfits: list[NodeId] = []
+        self._links: list[tuple[Mark, Link]] = []
 
     def fold(self) -> Folded:
         """
@@ -196,16 +209,7 @@ class Folding:
             raise ValueError("a change set names each event once")
         self._misfits.extend(misfits(changes, self._rows))
         for position, step in enumerate(changes.steps):
-            at = mark(self._seq, position)
-            match step:
-                case Create():
-                    self._create(step, at)
-                case Move():
-                    self._move(step)
-                case Grow():
-                    self._grow(step, at)
-                case Rewrite():
-                    self._rewrite(step)
+            self._fold(step, mark(self._seq, position))
         if self._misfits:
             raise Misfit(self._misfits)
         tally.events += len(changes.events)
@@ -219,7 +223,23 @@ class Folding:
             first=self._base + self._first,
             tally=tally,
             named=list(self._rows.values()),
+            links=self._links,
         )
+
+    def _fold(self, step: Step, at: Mark) -> None:
+        match step:
+            case Create():
+                self._create(step, at)
+            case Move():
+                self._move(step)
+            case Grow():
+                self._grow(step, at)
+            case Rewrite():
+                self._rewrite(step)
+            case Annotate():
+                self._annotate(step)
+            case Link():
+                self._link(step, at)
 
     def _known(self, *names: NodeId) -> list[Row] | None:
         """Rows of the nodes; None, and a misfit, when one is missing."""
@@ -233,13 +253,16 @@ class Folding:
         self._vectors += 1
         if step.kind is NodeKind.ROOT or (step.kind is NodeKind.LEAF) != (step.item is not None):
             raise ValueError(f"node {step.id}: a leaf has an item, a summary has none, and the root is not made by a step")
+        if step.above is not None and step.kind is not NodeKind.SUMMARY:
+            raise ValueError(f"node {step.id}: only a summary is put above another")
+        check_attributes(step.attributes)
         if step.id in self._rows:
             self._misfits.append(step.id)
             return
-        known = self._known(step.parent)
+        known = self._known(step.parent, *(() if step.above is None else (step.above,)))
         if known is None:
             return
-        parent = known[0]
+        parent, below = known[0], known[1] if len(known) > 1 else None
         parent.routing += 1
         parent.counted = True
         kind = KIND_NUMBER[step.kind]
@@ -263,13 +286,42 @@ class Folding:
             text=step.text,
             vector=vector,
             item=step.item,
+            attributes=step.attributes or None,
         )
+        if below is not None:
+            self._take_over(self._rows[step.id], below)
         self._numbers += 1
         self._count(kind, step.depth, 1)
         if kind == LEAF:
             self._tally.leaves += 1
         else:
             self._tally.summaries += 1
+
+    def _take_over(self, row: Row, below: Row) -> None:
+        """What the other node covers and what waits there, as the steps so far have left it."""
+        if below.kind != SUMMARY:
+            raise ValueError(f"node {row.id}: {below.id} is no summary to be put above of")
+        row.descendants, row.pending, row.oldest = below.descendants, below.pending, below.oldest
+        row.tail, row.grown, row.through = below.tail, list(below.grown), below.through
+        row.over = below.over if below.new else below.key
+        self._tally.pending += row.pending
+        self._tally.dirty += row.oldest is not None
+
+    def _annotate(self, step: Annotate) -> None:
+        check_attributes(step.attributes)
+        if step.node == ROOT:
+            raise ValueError("the root has no attributes")
+        known = self._known(step.node)
+        if known is not None:
+            [row] = known
+            row.version += 1
+            row.attributes = {**(row.attributes or {}), **step.attributes} or None
+            row.counted = True
+
+    def _link(self, step: Link, at: Mark) -> None:
+        check_link(step)
+        if self._known(step.node, *step.others) is not None and step.others:
+            self._links.append((at, step))
 
     def _move(self, step: Move) -> None:
         known = self._known(step.node, step.old_parent, step.parent)
@@ -331,7 +383,8 @@ class Folding:
 
     def _trim(self, row: Row, through: Mark) -> None:
         before = row.pending
-        waiting, oldest = (0, None) if row.new else self._waiting(row.key, through)
+        held = row.over if row.new else row.key
+        waiting, oldest = (0, None) if held is None else self._waiting(held, through)
         tail = [(at, leaf) for at, leaf in unpack_contributions(row.tail) if at > through]
         row.tail = pack_contributions(tail)
         row.grown = [(at, leaf) for at, leaf in row.grown if at > through]

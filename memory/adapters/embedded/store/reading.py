@@ -17,14 +17,15 @@ from memory.adapters.embedded.store import codec
 from memory.adapters.embedded.store.schema import KEY_BITS
 from memory.errors import StoreDamagedError, TreeNotFoundError
 from memory.model import EmbeddingModel, EventId, Mark, Node, NodeId, TreeId, TreeInfo
-from memory.ports.store import Contribution, Cost, DirtyNode, LogEntry, Skeleton, TreeStats
+from memory.ports.store import Contribution, Cost, DirtyNode, Link, LogEntry, Skeleton, TreeStats
 
 NODE = """
 SELECT node.key, node.id, above.id, node.kind, node.depth, node.mark, node.version, node.routing, node.descendants, node.pending,
-    node.cohesion, node.provisional, content.text, content.item, {vector}
+    node.cohesion, node.provisional, content.text, content.item, attribute.value, {vector}
 FROM node
 LEFT JOIN node AS above ON above.key = node.parent
 LEFT JOIN content ON content.key = node.key
+LEFT JOIN attribute ON attribute.key = node.key
 {join}
 WHERE {where}
 """
@@ -101,7 +102,8 @@ def node(values: Sequence[Any], leaves: int) -> Node:
         values: the row.
         leaves: leaves of the whole tree: the root's descendants, which no step counts.
     """
-    _, name, parent, kind, depth, at, version, routing, descendants, pending, cohesion, provisional, text, item, vector = values
+    _, name, parent, kind, depth, at, version, routing, descendants, pending, cohesion, provisional, text, item, *rest = values
+    attributes, vector = rest
     return Node(
         id=NodeId(name),
         parent=parent,
@@ -117,6 +119,7 @@ def node(values: Sequence[Any], leaves: int) -> Node:
         pending=pending,
         provisional=bool(provisional),
         item=None if item is None else decode_item(item, text),
+        attributes={} if attributes is None else codec.decode_attributes(attributes),
     )
 
 
@@ -241,7 +244,18 @@ def skeleton(connection: sqlite3.Connection, tree: TreeId) -> Skeleton:
         routings=routings,
         descendants=descendants,
         vectors=_all_vectors(connection, tree, number, len(ids)),
+        attributes={
+            NodeId(names[key - first]): codec.decode_attributes(value)
+            for key, value in connection.execute("SELECT key, value FROM attribute WHERE key BETWEEN ? AND ?", (first, last))
+        },
+        links=links(connection, number),
     )
+
+
+def links(connection: sqlite3.Connection, number: int) -> tuple[Link, ...]:
+    """Edges of the association graph of the tree with that number."""
+    found = connection.execute("SELECT data FROM link WHERE tree = ? ORDER BY mark", (number,))
+    return tuple(codec.decode_link(data) for (data,) in found)
 
 
 def _all_vectors(connection: sqlite3.Connection, tree: TreeId, number: int, count: int) -> NDArray[np.float16]:

@@ -92,7 +92,23 @@ CREATE TABLE log (
 ) STRICT;
 """
 
-MIGRATIONS: tuple[str, ...] = (VERSION_1,)
+VERSION_2 = """
+-- Attributes of the few nodes that have any.
+CREATE TABLE attribute (
+    key INTEGER PRIMARY KEY,   -- the node's
+    value BLOB NOT NULL        -- msgpack map
+) STRICT;
+
+-- Edges of the association graph as they were made.
+CREATE TABLE link (
+    tree INTEGER NOT NULL,
+    mark INTEGER NOT NULL,
+    data BLOB NOT NULL,        -- msgpack of codec.StoredLink
+    PRIMARY KEY (tree, mark)
+) STRICT, WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (VERSION_1, VERSION_2)
 """Scripts in order: the n-th, from 1, brings a file from version n - 1 to n. Never edited once released; only appended to."""
 
 

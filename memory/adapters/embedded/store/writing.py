@@ -185,7 +185,14 @@ def _write(
     connection: sqlite3.Connection, changes: ChangeSet, folded: Folded, packed: Sequence[bytes], number: int, stamp: int
 ) -> None:
     for row in folded.rows:
-        if row.through and not row.new:
+        if row.over is not None:
+            connection.execute(
+                "INSERT INTO contribution (node, first, last, size, data)"
+                " SELECT ?, first, last, size, data FROM contribution WHERE node = ? ORDER BY first",
+                (row.key, row.over),
+            )
+    for row in folded.rows:
+        if row.through and (not row.new or row.over is not None):
             _trim(connection, row.key, row.through)
     rows = by_size(folded.rows)
     _insert(connection, rows["new"], packed)
@@ -198,11 +205,27 @@ def _write(
         "INSERT INTO event (tree, id, seq, digest, leaves) VALUES (?, ?, ?, ?, ?)",
         ((number, event.id, folded.seq, event.digest, codec.encode(event.leaves)) for event in changes.events),
     )
+    for row in folded.rows:
+        if row.attributes is not None:
+            _annotate(connection, row)
+    connection.executemany(
+        "INSERT INTO link (tree, mark, data) VALUES (?, ?, ?)",
+        ((number, at, codec.encode_link(link)) for at, link in folded.links),
+    )
     entry = codec.encode_entry(changes.steps, [event.id for event in changes.events], packed, at=changes.at, first=folded.first)
     connection.execute("INSERT INTO log (key, entry) VALUES (?, ?)", (number << KEY_BITS | folded.seq, entry))
     connection.execute(
         "UPDATE tree SET seq = ?, numbers = ?, tally = ?, stamp = ? WHERE number = ?",
         (folded.seq, folded.numbers, codec.encode(folded.tally), stamp, number),
+    )
+
+
+def _annotate(connection: sqlite3.Connection, row: Row) -> None:
+    found = None if row.new else connection.execute("SELECT value FROM attribute WHERE key = ?", (row.key,)).fetchone()
+    before = {} if found is None else codec.decode_attributes(found[0])
+    value = codec.encode({**before, **(row.attributes or {})})
+    connection.execute(
+        "INSERT INTO attribute (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (row.key, value)
     )
 
 
