@@ -23,6 +23,7 @@ def of_worker(health: Health, progress: Progress) -> Iterator[Reading]:
     away = health.away()
     for name in DEPENDENCIES:
         yield Reading("banyan_dependency_up", name not in away, (name,))
+    yield Reading("banyan_rebalances_total", progress.rebalances)
     held = progress.held
     now = time.monotonic()
     oldest = 0.0
@@ -57,6 +58,7 @@ def _of_ingesting(pipeline: Ingesting) -> Iterator[Reading]:
     yield Reading("banyan_commits_total", done.commits)
     yield Reading("banyan_commit_conflicts_total", done.refused)
     yield Reading("banyan_commits_leased_total", done.leased)
+    yield Reading("banyan_lease_timeouts_total", done.unleased)
     yield Reading("banyan_contributions_added_total", done.contributions)
     yield Reading("banyan_summary_jobs_sent_total", batches.counters.jobs)
     yield Reading("banyan_summary_jobs_again_total", batches.counters.jobs_again)
@@ -72,6 +74,8 @@ def _of_summarizing(pipeline: Summarizing) -> Iterator[Reading]:
     counts = pipeline.pool.counts
     yield Reading("banyan_contributions_covered_total", counts.covered)
     yield Reading("banyan_summaries_written_total", counts.written)
+    yield Reading("banyan_summary_jobs_skipped_total", counts.skipped)
+    yield Reading("banyan_summary_claims_busy_total", counts.busy)
     yield Reading("banyan_summary_attempts_failed_total", counts.failed)
     yield Reading("banyan_summaries_given_up_total", counts.given_up)
     yield Reading("banyan_llm_calls_total", counts.calls)

@@ -152,7 +152,7 @@ class Observer:
             _log.debug("group not seen", error=f"{type(error).__name__}: {error}")
             return
         self.health.missing.pop("kafka", None)
-        progress.grouped(time.monotonic(), rebalancing=bool(app.rebalancing))
+        progress.grouped(time.monotonic(), rebalancing=bool(app.rebalancing), count=app.rebalancing_count)
         progress.looked(time.monotonic(), looks, member=member)
         if self._runtime.draining:
             self.health.state = "is draining"

@@ -109,6 +109,8 @@ class Progress:
     """Monotonic time since when it has not."""
     rebalancing_since: float | None = None
     """Monotonic time since when the group has been sharing its partitions anew."""
+    rebalances: int = 0
+    """Times that it did so, since the process started."""
     beats: int = 0
     """Signs of life of the loop."""
 
@@ -182,8 +184,9 @@ class Progress:
         for state in list(self.partitions.values()):
             state.passed_since = state.uncommitted_since = None
 
-    def grouped(self, now: float, *, rebalancing: bool) -> None:
-        """Whether the group shares its partitions anew."""
+    def grouped(self, now: float, *, rebalancing: bool, count: int = 0) -> None:
+        """Whether the group shares its partitions anew, and how often it has."""
+        self.rebalances = count
         if not rebalancing:
             self.rebalancing_since = None
         elif self.rebalancing_since is None:

@@ -70,6 +70,8 @@ class IngestCounters:
     """Commits that had to be planned again."""
     leased: int = 0
     """Commits that were planned under a lease."""
+    unleased: int = 0
+    """Leases that were not to be had in time; the commit was tried without one."""
     contributions: int = 0
     """Leaves that came to wait at summaries, counted at each of them."""
 
@@ -416,6 +418,7 @@ class Ingest:
                     wait=self._settings.lease_wait,
                 )
         except LeaseBusyError:
+            self.counters.unleased += 1
             return None
         self.counters.leased += 1
         return lease
