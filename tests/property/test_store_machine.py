@@ -17,7 +17,21 @@ from memory.adapters.embedded.store import SqliteTreeStore
 from memory.changes import ChangeSet, Expectation, Move, Step
 from memory.model import ROOT, Node, NodeId, NodeKind, mark
 from memory.ports.store import Applied, Seen, Stale
-from tests.fakes.change_sets import TREE, change_set, event, expand, grow, insert, leaf, move, rewrite, summary, tree_info
+from tests.fakes.change_sets import (
+    TREE,
+    annotate,
+    change_set,
+    event,
+    expand,
+    grow,
+    insert,
+    leaf,
+    link,
+    move,
+    rewrite,
+    summary,
+    tree_info,
+)
 from tests.fakes.plain_tree import PlainTree, fields_of
 
 T = TypeVar("T")
@@ -108,6 +122,40 @@ class StoreMachine(RuleBasedStateMachine):
         steps: list[Step] = [leaf(name, node.id, node.depth + 1), grow(name, *self.path(node.id))] if more else []
         self.apply(change_set(*steps, rewrite(node.id, node.parent, through=through), summary(self.name(), node.id, 3)))
 
+    @rule(at=PICK, value=st.floats(0.25, 4.0), expected=st.booleans())
+    def annotate(self, at: int, value: float, expected: bool) -> None:
+        node = self.pick(at, NodeKind.LEAF, NodeKind.SUMMARY)
+        if node is not None:
+            expects = [Expectation(node=node.id, version=node.version)] if expected else []
+            given: dict[str, str | float] = {f"a{at % 3}": value, "label": self.name()}
+            self.apply(change_set(annotate(node.id, **given), expects=expects))
+
+    @rule(picks=st.lists(PICK, min_size=1, max_size=4), weighted=st.booleans())
+    def link(self, picks: list[int], weighted: bool) -> None:
+        found = {node.id: None for pick in picks if (node := self.pick(pick, NodeKind.LEAF, NodeKind.SUMMARY)) is not None}
+        name = self.name()
+        weights = [0.5 + number for number in range(len(found))] if weighted else []
+        self.apply(change_set(leaf(name), link(name, *found, weights=weights)))
+
+    @rule(at=PICK, cut=st.booleans())
+    def put_above(self, at: int, cut: bool) -> None:
+        """A new summary takes the place of one below the root, which moves below it."""
+        below = [node for node in self.plain.by_mark if node.parent == ROOT and node.kind is NodeKind.SUMMARY]
+        if not below:
+            return
+        node, name, new = below[at % len(below)], self.name(), self.name()
+        waiting = [one for one, _ in self.plain.waiting.get(node.id, [])]
+        before: list[Step] = [rewrite(node.id, through=waiting[len(waiting) // 2])] if cut and waiting else []
+        self.apply(
+            change_set(
+                leaf(name, node.id, node.depth + 1),
+                grow(name, node.id),
+                *before,
+                summary(new, above=node.id, label=new),
+                move(node.id, ROOT, new, node.depth),
+            )
+        )
+
     @rule(at=PICK, version=st.integers(-1, 1), routing=st.integers(-1, 1))
     def expect(self, at: int, version: int, routing: int) -> None:
         node = self.pick(at, *NodeKind)
@@ -179,6 +227,8 @@ class StoreMachine(RuleBasedStateMachine):
             assert waiting == plain.waiting.get(node.id, [])
         columns = await store.skeleton(TREE)
         assert (columns.seq, columns.ids) == (plain.seq, [node.id for node in expected])
+        assert columns.attributes == {node.id: node.attributes for node in expected if node.attributes}
+        assert columns.links == await store.links(TREE) == tuple(plain.links)
         stats = await store.stats(TREE)
         leaves = [node for node in expected if node.kind is NodeKind.LEAF]
         assert (stats.seq, stats.nodes, stats.leaves, stats.events) == (
@@ -196,6 +246,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert sum(stats.leaf_depths.values()) == len(leaves)
         replayed = PlainTree().replay(await store.changes(TREE, 0))
         assert replayed.waiting == plain.waiting
+        assert replayed.links == plain.links
         assert {name: fields_of(node, text=False) for name, node in replayed.nodes.items()} == {
             name: fields_of(node, text=False) for name, node in plain.nodes.items()
         }
