@@ -246,7 +246,7 @@ def _assemble(
             settings=settings.retrieval,
             navigator=navigator,
         ),
-        inspect=Inspect(store=store, embedder=embedder, views=views),
+        inspect=Inspect(store=store, embedder=embedder, views=views, claims=claims),
         transfer=Transfer(store=store),
         pool=pool,
         freshness=Freshness(store=store, jobs=jobs, pool=pool, clock=clock),

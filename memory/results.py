@@ -98,6 +98,18 @@ class SearchAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailingNode:
+    """A summary that could not be made the last time it was tried, or several times in a row."""
+
+    id: NodeId
+    failures: int
+    """Attempts in a row, at least 1."""
+    reason: str
+    at: datetime
+    """Of the last one, UTC."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TreeReport:
     """`banyan stats` (design section 9)."""
 
@@ -121,6 +133,10 @@ class TreeReport:
     """Summary nodes that are not up to date."""
     contributions: int
     """Contributions waiting, over all nodes."""
+    oldest_pending_at: datetime | None = None
+    """Commit of the oldest contribution that waits, UTC; None when none does."""
+    failing: tuple[FailingNode, ...] = ()
+    """Summaries that fail, as far as this process can see, those with most failures first; at most 20."""
     depths: Mapping[int, int]
     """Nodes by depth."""
     llm_calls: int

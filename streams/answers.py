@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from memory.model import TreeInfo
 from memory.results import CheckReport, Hit, SearchAnswer, TreeNode, TreeReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """What a million tokens cost, in any currency."""
+
+    tokens_in: float = 0.0
+    tokens_out: float = 0.0
+
+    def of(self, tokens_in: int, tokens_out: int) -> float:
+        """What so many tokens cost."""
+        return (tokens_in * self.tokens_in + tokens_out * self.tokens_out) / 1_000_000
 
 
 def answer_json(answer: SearchAnswer, *, explain: bool = False) -> dict[str, Any]:
@@ -64,11 +76,13 @@ def tree_json(info: TreeInfo) -> dict[str, Any]:
     }
 
 
-def stats_json(report: TreeReport) -> dict[str, Any]:
-    """What a tree holds and has cost, by name."""
+def stats_json(report: TreeReport, *, prices: Prices | None = None) -> dict[str, Any]:
+    """What a tree holds and has cost, by name; `cost` is null without prices."""
     value = {each.name: getattr(report, each.name) for each in fields(report)}
     return {
         **value,
+        "failing": [{each.name: getattr(one, each.name) for each in fields(one)} for one in report.failing],
+        "cost": None if prices is None else prices.of(report.tokens_in, report.tokens_out),
         "parameters": dict(report.parameters),
         "depths": {str(depth): count for depth, count in sorted(report.depths.items())},
     }

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import statistics
+from datetime import datetime
 
 from memory.changes import Annotate, Create, Grow, Link, LogEntry, Move, Rewrite, Step
 from memory.errors import NodeNotFoundError, StoreBusyError
-from memory.model import ROOT, EventId, Mark, Node, NodeId, NodeKind, TreeId
+from memory.model import MARK_BITS, ROOT, EventId, Mark, Node, NodeId, NodeKind, TreeId
+from memory.ports.claims import NodeClaims
 from memory.ports.embedder import Embedder
 from memory.ports.store import TreeStore
-from memory.results import CheckReport, TreeNode, TreeReport, Violation
+from memory.results import CheckReport, FailingNode, TreeNode, TreeReport, Violation
 from memory.service.embedding import check_model, embed
 from memory.service.views import Views
 from memory.structures import registry
@@ -21,6 +23,8 @@ LOG_PER_READ = 500
 VIOLATIONS_MAX = 1_000
 READS_MAX = 20
 CHILDREN_MAX = 1_000
+DIRTY_READ = 100_000
+FAILING_MAX = 20
 
 
 class Inspect:
@@ -30,10 +34,12 @@ class Inspect:
     Args:
         store, embedder: the ports.
         views: of this process.
+        claims: know which summaries fail; None where that is not asked.
     """
 
-    def __init__(self, *, store: TreeStore, embedder: Embedder, views: Views) -> None:
+    def __init__(self, *, store: TreeStore, embedder: Embedder, views: Views, claims: NodeClaims | None = None) -> None:
         self._store = store
+        self._claims = claims
         self._embedder = embedder
         self._views = views
 
@@ -61,6 +67,8 @@ class Inspect:
             branching=(stats.leaves + stats.summaries) / parents if stats.leaves else 0.0,
             pending=stats.dirty,
             contributions=stats.pending,
+            oldest_pending_at=await self._oldest(tree) if stats.dirty else None,
+            failing=await self._failing(tree),
             depths={depth - above: count for depth, count in sorted(stats.depths.items())},
             llm_calls=stats.cost.calls,
             llm_calls_per_item=stats.cost.calls / stats.leaves if stats.leaves else 0.0,
@@ -70,6 +78,19 @@ class Inspect:
             rewrites_per_item=stats.rewrites / stats.leaves if stats.leaves else 0.0,
             bytes=stats.bytes,
         )
+
+    async def _oldest(self, tree: TreeId) -> datetime | None:
+        """When the oldest contribution came that waits."""
+        dirty = await self._store.dirty(tree, limit=DIRTY_READ)
+        if not dirty:
+            return None
+        seq = min(node.oldest for node in dirty) >> MARK_BITS
+        entries = await self._store.changes(tree, seq - 1, limit=1)
+        return entries[0].at if entries else None
+
+    async def _failing(self, tree: TreeId) -> tuple[FailingNode, ...]:
+        found = [] if self._claims is None else await self._claims.failures(tree, limit=FAILING_MAX)
+        return tuple(FailingNode(id=one.node, failures=one.failures, reason=one.reason, at=one.at) for one in found)
 
     async def draw(self, tree: TreeId, *, depth: int | None, children: int, node: NodeId = ROOT) -> TreeNode:
         """

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from streams.cli.app import Exit
 from streams.cli.common import Session, run_async, shared_options
-from streams.cli.console import counted, date, one_line
+from streams.cli.console import counted, date, duration, one_line
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from memory.model import TreeInfo
     from memory.results import TreeNode, TreeReport
+    from streams.answers import Prices
 
 _GUIDE = 4
 """Columns that a level of the drawing takes."""
@@ -75,13 +77,17 @@ Examples:
 @shared_options
 @run_async
 async def stats(tree_name: str, session: Session) -> None:
-    """Count what TREE holds and what it has cost: nodes, depth, branching, pending summaries, model calls, bytes."""
+    """
+    Count what TREE holds and what it has cost: nodes, depth, branching, pending summaries, model calls, bytes.
+
+    The cost is shown where BANYAN_OPENAI_PRICE_IN or BANYAN_OPENAI_PRICE_OUT says what a million tokens cost.
+    """
     async with session.memory(mode="look") as memory:
         report = await memory.stats(tree_name)
     if session.output.as_json:
         from streams.answers import stats_json  # noqa: PLC0415
 
-        session.output.emit(stats_json(report))
+        session.output.emit(stats_json(report, prices=_prices(session)))
         return
     _show_stats(session, report)
 
@@ -185,6 +191,7 @@ def _label(node: TreeNode, width: int, name: str) -> Text:
 def _show_stats(session: Session, report: TreeReport) -> None:
     from rich.table import Table  # noqa: PLC0415
 
+    prices = _prices(session)
     rows = [
         ("structure", f"{report.structure} ({', '.join(f'{name} {value:g}' for name, value in report.parameters.items())})"),
         ("embedder", f"{report.embedder}, {report.dimension} dimensions"),
@@ -193,9 +200,10 @@ def _show_stats(session: Session, report: TreeReport) -> None:
         ("nodes", f"{report.nodes:,}: {counted(report.leaves, 'leaf')}, {counted(report.summaries, 'summary')}"),
         ("depth", f"{report.depth_max} at most, {report.depth_median:g} in the median"),
         ("branching", f"{report.branching:.2f} children"),
-        ("pending", f"{counted(report.pending, 'summary')}, {counted(report.contributions, 'contribution')}"),
+        ("pending", _pending(report)),
         ("model calls", f"{report.llm_calls:,}, {report.llm_calls_per_item:.2f} an item"),
         ("tokens", f"{report.tokens_in:,} in, {report.tokens_out:,} out"),
+        *([("cost", f"{prices.of(report.tokens_in, report.tokens_out):,.2f}")] if prices is not None else []),
         ("rewrites", f"{report.rewrites:,}, {report.rewrites_per_item:.2f} an item"),
         ("size", f"{report.bytes:,} bytes"),
     ]
@@ -206,9 +214,28 @@ def _show_stats(session: Session, report: TreeReport) -> None:
         table.add_row(*row)
     session.output.show(f"[bold]{report.tree}[/bold]")
     session.output.show(table)
+    for one in report.failing:
+        session.output.show(_line(f"  {one.id} fails, {counted(one.failures, 'time')} in a row: {one_line(one.reason)}", "yellow"))
     if report.depths:
         session.output.show()
         _show_depths(session, report)
+
+
+def _pending(report: TreeReport) -> str:
+    said = f"{counted(report.pending, 'summary')}, {counted(report.contributions, 'contribution')}"
+    if report.oldest_pending_at is None:
+        return said
+    age = datetime.now(UTC) - report.oldest_pending_at
+    return f"{said}, the oldest for {duration(max(0.0, age.total_seconds()))}"
+
+
+def _prices(session: Session) -> Prices | None:
+    from streams.answers import Prices  # noqa: PLC0415
+
+    openai = session.settings.openai
+    if openai.price_in is None and openai.price_out is None:
+        return None
+    return Prices(tokens_in=openai.price_in or 0.0, tokens_out=openai.price_out or 0.0)
 
 
 def _show_depths(session: Session, report: TreeReport) -> None:

@@ -102,7 +102,7 @@ class World:
             embedder=self.embedder,
             settings=settings.retrieval,
         )
-        self.inspect = Inspect(store=self.store, embedder=self.embedder, views=self.views)
+        self.inspect = Inspect(store=self.store, embedder=self.embedder, views=self.views, claims=self.claims)
         self.transfer = Transfer(store=self.store)
 
     async def put(self, *records: Record, batch: int | None = None) -> list[EventResult]:

@@ -9,7 +9,10 @@ import pytest
 
 from memory.changes import Create, LogEntry, Step
 from memory.model import ROOT, Node, NodeId, TreeId
-from tests.fakes.world import TREE, World, turns
+from memory.settings import MemorySettings, SummarySettings
+from tests.fakes.summarizer import FakeSummarizer
+from tests.fakes.world import TREE, World, turn, turns
+from tests.unit.memory.service.conftest import MakeWorld
 
 
 def dropped(steps: Sequence[Step]) -> tuple[Step, ...]:
@@ -70,3 +73,35 @@ async def test_a_node_that_the_log_puts_elsewhere_is_told_by_ids(world: World, m
     monkeypatch.setattr(world.store, "all_nodes", elsewhere)
     details = [violation.detail for violation in (await world.inspect.check(TREE)).violations if violation.node == moved.id]
     assert f"hangs under elsewhere, by the log under {moved.parent}" in details
+
+
+async def test_statistics_say_since_when_the_oldest_contribution_waits(world: World) -> None:
+    await world.put(*turns(range(10)))
+    first = (await world.store.changes(TREE, 0, limit=1))[0].at
+    await world.clock.sleep(60)
+    await world.put(*turns(range(10, 20)))
+    assert (await world.inspect.stats(TREE)).oldest_pending_at == first
+    await world.drain()
+    report = await world.inspect.stats(TREE)
+    assert (report.oldest_pending_at, report.pending, report.failing) == (None, 0, ())
+
+
+async def test_statistics_show_summaries_that_fail_until_one_succeeds(make_world: MakeWorld) -> None:
+    poison = True
+    world = make_world(
+        summarizer=FakeSummarizer(poison=lambda _: poison), settings=MemorySettings(summaries=SummarySettings(attempts_max=2))
+    )
+    await world.put(turn("a", "the same words"), turn("b", "the same words!"))
+    await world.start()
+    assert await world.idle()
+    report = await world.inspect.stats(TREE)
+    [failing] = report.failing
+    assert (failing.failures, report.pending) == (2, 1)
+    assert "never likes" in failing.reason
+    [top] = (await world.inspect.draw(TREE, depth=1, children=5)).children
+    assert (top.id, top.pending) == (failing.id, 2), "the drawing shows it too"
+    poison = False
+    await world.put(turn("c", "the same words?"))
+    assert await world.idle()
+    report = await world.inspect.stats(TREE)
+    assert (report.failing, report.pending) == ((), 0)
