@@ -57,7 +57,7 @@ def encode_vectors(vectors: Sequence[Vector], dimension: int) -> list[bytes]:
         shapes = sorted({vector.shape for vector in vectors})
         raise ValueError(f"vectors must have the shape ({dimension},), got {shapes}")
     with np.errstate(over="ignore"):
-        block = np.stack(vectors).astype(STORED)
+        block = (vectors[0] if len(vectors) == 1 else np.stack(vectors)).astype(STORED)
     if not np.isfinite(block).all():
         raise ValueError("vectors must be finite")
     data, size = block.tobytes(), dimension * STORED.itemsize

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -188,6 +189,11 @@ class TreeStore(ABC):
     @abstractmethod
     async def receipts(self, tree: TreeId, events: Sequence[EventId]) -> dict[EventId, Receipt]:
         """Receipts of those of the events that were applied."""
+
+    async def receipts_among(self, events: Mapping[TreeId, Sequence[EventId]]) -> dict[TreeId, dict[EventId, Receipt]]:
+        """`receipts` of several trees, each as of some moment of the call; a store that can asks for them together."""
+        found = await asyncio.gather(*(self.receipts(tree, wanted) for tree, wanted in events.items()))
+        return dict(zip(events, found, strict=True))
 
     @abstractmethod
     async def nodes(self, tree: TreeId, ids: Sequence[NodeId], *, vectors: bool = False) -> dict[NodeId, Node]:

@@ -188,7 +188,13 @@ class Ingest:
         Raises:
             EmbedderError, EmbedderAnswerError: nothing was embedded.
         """
-        known = await asyncio.gather(*(self._known(tree, records) for tree, records in batches.items()))
+        missing = [tree for tree in batches if not self.knows(tree)]
+        if missing:
+            await asyncio.gather(*map(self.ensure_tree, missing))
+        receipts = await self._store.receipts_among(
+            {tree: [EventId(record.id) for record in records] for tree, records in batches.items()}
+        )
+        known = [receipts[tree] for tree in batches]
         fresh = [
             tuple(record for record in records if record.id not in seen)
             for records, seen in zip(batches.values(), known, strict=True)
@@ -201,10 +207,6 @@ class Ingest:
             )
             for tree, records, batch, seen in zip(batches, fresh, cut, known, strict=True)
         ]
-
-    async def _known(self, tree: TreeId, records: Sequence[Record]) -> dict[EventId, Receipt]:
-        await self.ensure_tree(tree)
-        return await self._store.receipts(tree, [EventId(record.id) for record in records])
 
     async def commit(self, prepared: Prepared, records: Sequence[Record]) -> list[EventResult]:
         """
@@ -368,11 +370,13 @@ class Ingest:
         changes = ChangeSet(
             tree=tree, steps=await self._completed(tree, plan), expects=plan.expects, events=events, at=self._clock.now()
         )
-        # A cancelled caller must not leave it open whether the commit happened, nor let go of the lease before.
+        # A cancelled caller must not let go of the lease before it is known whether the commit happened. Without a lease there is
+        # nothing to let go of but the view, which is then loaded anew.
         outcome: Applied | Seen | Stale | None
         try:
             with self.stages("commit"):
-                outcome = await finished(self._store.apply(changes, lease=lease, release=True, after=view.seq))
+                work = self._store.apply(changes, lease=lease, release=True, after=view.seq)
+                outcome = await (work if lease is None else finished(work))
         except LeaseLostError:
             # This process was stopped, or slow, for longer than the lease lasts: others went on, and so does it.
             outcome = None

@@ -49,9 +49,9 @@ class Corpus:
         random = np.random.default_rng((self._seed, block))
         return self.around(random.integers(0, TOPICS, 1000), random)
 
-    def around(self, topic: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.float32]:
-        """(n, DIMENSION) float32, unit rows: one item of each of the n topics, each below `TOPICS`."""
-        subtopic = topic * SUBTOPICS + random.integers(0, SUBTOPICS, len(topic))
+    def around(self, topic: NDArray[np.int64], random: np.random.Generator, *, subtopics: int = SUBTOPICS) -> NDArray[np.float32]:
+        """(n, DIMENSION) float32, unit rows: one item of each of the n topics, each below `TOPICS`, on its first subtopics."""
+        subtopic = topic * SUBTOPICS + random.integers(0, subtopics, len(topic))
         noise = _unit(random.normal(size=(len(topic), DIMENSION)))
         return _unit(0.59 * self._topics[topic] + 0.48 * self._subtopics[subtopic] + 0.65 * noise).astype(np.float32)
 

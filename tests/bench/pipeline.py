@@ -35,7 +35,7 @@ from tests.bench.corpus import DIMENSION, Corpus
 from tests.servers import kafka, redis
 
 ROOT = Path(__file__).parents[2]
-TOPICS_A_TREE = 4
+TOPICS_A_TREE, SUBTOPICS_A_TOPIC = 4, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def installed() -> Iterator[Installation]:
 
 
 def corpus(count: int, trees: int) -> tuple[list[Turn], NDArray[np.float16]]:
-    """Turns that take turns among the trees, each of which speaks of a few topics; and the (count, d) vectors of their texts."""
+    """Turns that take turns among the trees, each of which speaks of a few things; and the (count, d) vectors of their texts."""
     if trees == 1:
         made = Corpus()
         return list(made.turns("bench", 0, count)), made.vectors(0, count).astype(np.float16)
@@ -107,7 +107,7 @@ def corpus(count: int, trees: int) -> tuple[list[Turn], NDArray[np.float16]]:
         size = min(1000, count - start)
         tree = np.arange(start, start + size) % trees
         topic = (tree * 7 + random.integers(0, TOPICS_A_TREE, size)) % 60
-        vectors[start : start + size] = made.around(topic, random)
+        vectors[start : start + size] = made.around(topic, random, subtopics=SUBTOPICS_A_TOPIC)
     records = [
         Turn(
             tree=f"user-{index % trees}",
@@ -154,6 +154,14 @@ async def scripts(url: str) -> tuple[int, float]:
     return calls, microseconds
 
 
+def stages(log: Path, prefix: str) -> dict[str, float]:
+    """Mean milliseconds of each stage of a batch, from the worker's log."""
+    lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+    batches = [line for line in lines if line["event"] == "batch" and str(line["topic"]).startswith(prefix)]
+    names = sorted({name for line in batches for name in line if name.endswith("ms")})
+    return {name: float(np.mean([line.get(name, 0.0) for line in batches])) for name in names}
+
+
 async def throughput(servers: Installation, name: str, records: Sequence[Turn], vectors: NDArray[np.float16]) -> dict[str, Any]:
     """One worker on everything that is on the topic."""
     own = servers.fresh(name)
@@ -164,6 +172,7 @@ async def throughput(servers: Installation, name: str, records: Sequence[Turn], 
     calls, microseconds = await scripts(servers.redis.url)
     found = await own.said("ingest", str(file), str(len(records)))
     calls_after, after = await scripts(servers.redis.url)
+    found |= stages(servers.folder / "ingest.log", own.settings.kafka.prefix)
     found["scripts_per_record"] = (calls_after - calls) / len(records)
     found["redis_us_per_record"] = (after - microseconds) / len(records)
     return found

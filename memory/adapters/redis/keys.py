@@ -36,11 +36,20 @@ class TreeKeys:
     """Keys of one tree."""
 
     base: str
+    leases: tuple[str, ...]
+    """
+    What leases are kept in, in the order the scripts want it.
+
+    `le` sorted set, token by end; `lh` hash, token to nodes and waiter; `ln` hash, node to holders; `lg` hash, waiter to token;
+    `lq` sorted set, waiters by arrival; `ls` sorted set, waiters by when they count as gone;
+    `lw` hash, waiter to what it wants; `lt` string, the last token.
+    """
 
     @classmethod
     def of(cls, prefix: str, tree: TreeId) -> TreeKeys:
         """Keys of a tree."""
-        return cls(f"{prefix}:{FORMAT}:{{{tree}}}:")
+        base = f"{prefix}:{FORMAT}:{{{tree}}}:"
+        return cls(base, tuple(f"{base}l{letter}" for letter in "ehngqswt"))
 
     @property
     def identity(self) -> str:
@@ -94,17 +103,6 @@ class TreeKeys:
     def contributions(self, node: NodeId) -> str:
         """List: a node's contributions, oldest first."""
         return f"{self.base}c:{node}"
-
-    @property
-    def leases(self) -> tuple[str, ...]:
-        """
-        What leases are kept in, in the order the scripts want it.
-
-        `le` sorted set, token by end; `lh` hash, token to nodes and waiter; `ln` hash, node to holders; `lg` hash, waiter to token;
-        `lq` sorted set, waiters by arrival; `ls` sorted set, waiters by when they count as gone;
-        `lw` hash, waiter to what it wants; `lt` string, the last token.
-        """
-        return tuple(f"{self.base}l{letter}" for letter in "ehngqswt")
 
     @property
     def lease_ends(self) -> str:

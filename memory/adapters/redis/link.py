@@ -24,6 +24,8 @@ from memory.errors import StoreUnavailableError, StoreVersionError, TransientErr
 from memory.model import TreeId
 
 T = TypeVar("T")
+KEYS_MAX = 10_000
+"""Trees whose keys are remembered."""
 PAUSE_FIRST, PAUSE_MAX = 0.02, 1.0  # seconds between attempts
 
 
@@ -40,6 +42,7 @@ class Link:
         self._client = client
         self._settings = settings
         self._slots = asyncio.Semaphore(settings.connections_max)
+        self._keys: dict[TreeId, TreeKeys] = {}
         self._waiting = asyncio.Semaphore(settings.connections_max)
         self._pipe: Pipe | None = None
         if isinstance(client, Redis):
@@ -50,7 +53,7 @@ class Link:
                 at_once=settings.connections_max,
                 timeout=settings.timeout.total_seconds(),
             )
-        self.scripts = 0
+        self.scripts_called = 0
         """Scripts that were called, repetitions included."""
         self.retries = 0
         """Calls that were tried again."""
@@ -87,11 +90,16 @@ class Link:
     @property
     def round_trips(self) -> int:
         """Times that scripts were sent: those called at about the same time are sent together, on a cluster each by itself."""
-        return self.scripts if self._pipe is None else self._pipe.round_trips
+        return self.scripts_called if self._pipe is None else self._pipe.round_trips
 
     def keys(self, tree: TreeId) -> TreeKeys:
         """Keys of a tree."""
-        return TreeKeys.of(self._settings.prefix, tree)
+        found = self._keys.get(tree)
+        if found is None:
+            if len(self._keys) >= KEYS_MAX:
+                self._keys.clear()
+            found = self._keys[tree] = TreeKeys.of(self._settings.prefix, tree)
+        return found
 
     async def command(self, *words: Argument) -> Any:
         """Run one command; it must be harmless to run it twice."""
@@ -132,6 +140,30 @@ class Link:
 
         return await self._patiently(name, call)
 
+    async def scripts(self, name: str, calls: Sequence[tuple[Sequence[str], Sequence[Argument]]]) -> list[Any]:
+        """
+        Run one script on several keys, at the price of a future each; harmless to run twice.
+
+        Args:
+            name: of the file in `scripts/`.
+            calls: of each the keys and the arguments.
+
+        Returns:
+            The answers, or the errors that `script` would have raised, in the calls' order.
+        """
+        answers: list[Any] = [None] * len(calls)
+        again = list(range(len(calls)))
+        if self._pipe is not None:
+            sha = script(name).sha
+            self.scripts_called += len(calls)
+            sent = [self._pipe.submit(("EVALSHA", sha, len(keys), *keys, *given)) for keys, given in calls]
+            answers = await asyncio.gather(*sent, return_exceptions=True)
+            again = [index for index, answer in enumerate(answers) if isinstance(answer, Exception)]
+        late = await asyncio.gather(*(self.script(name, *_flat(calls[index])) for index in again), return_exceptions=True)
+        for index, answer in zip(again, late, strict=True):
+            answers[index] = answer
+        return answers
+
     async def wait_for(self, key: str, seconds: float) -> bytes | None:
         """Take the first element of a list, waiting for it at most so long; None when none came or Redis was away."""
         async with self._waiting:
@@ -149,7 +181,7 @@ class Link:
         await self._client.aclose()
 
     async def _send(self, command: str, what: str, head: Sequence[Argument], key: str, replicas: int) -> Any:
-        self.scripts += 1
+        self.scripts_called += 1
         if not replicas and self._pipe is not None:
             return await self._pipe(command, what, *head)
         return await self._slotted(self._alone(command, what, head, key, replicas))
@@ -199,6 +231,10 @@ class Link:
             attempt += 1
             self.retries += 1
             await asyncio.sleep(pause)
+
+
+def _flat(call: tuple[Sequence[str], Sequence[Argument]]) -> tuple[Any, ...]:
+    return (call[0], *call[1])
 
 
 async def _cancellable(call: Awaitable[T]) -> T:

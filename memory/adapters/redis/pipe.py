@@ -59,12 +59,16 @@ class Pipe:
             ResponseError: the server refused it.
             RedisError, OSError: it is not known whether the server ran it.
         """
+        return await self.submit(words)
+
+    def submit(self, words: Words) -> asyncio.Future[Any]:
+        """The answer to come to one command, which is sent also if nobody waits for it."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         if not self._waiting:
             loop.call_soon(self._send)
         self._waiting.append((words, answer))
-        return await answer
+        return answer
 
     async def close(self) -> None:
         """Wait until nothing is under way."""

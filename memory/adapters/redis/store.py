@@ -183,6 +183,25 @@ class RedisTreeStore(TreeStore):
             found |= {event: decode_receipt(event, data) for event, data in zip(some, answers, strict=True) if data is not None}
         return found
 
+    async def receipts_among(self, events: Mapping[TreeId, Sequence[EventId]]) -> dict[TreeId, dict[EventId, Receipt]]:
+        """Receipts of several trees, asked for together."""
+        if any(len(wanted) > IDS_PER_READ for wanted in events.values()):
+            return await super().receipts_among(events)
+        calls = []
+        for tree, wanted in events.items():
+            keys = self._keys(tree)
+            calls.append(((keys.state, keys.events), (encode(wanted),)))
+        answers = await self._link.scripts("receipts", calls)
+        found: dict[TreeId, dict[EventId, Receipt]] = {}
+        for (tree, wanted), answer in zip(events.items(), answers, strict=True):
+            if isinstance(answer, TreeNotFoundError):
+                raise _no_tree(tree) from answer
+            if isinstance(answer, BaseException):
+                raise answer
+            pairs = zip(wanted, answer, strict=True)
+            found[tree] = {event: decode_receipt(event, data) for event, data in pairs if data is not None}
+        return found
+
     async def nodes(self, tree: TreeId, ids: Sequence[NodeId], *, vectors: bool = False) -> dict[NodeId, Node]:
         """Nodes by id."""
         keys = self._keys(tree)
