@@ -377,15 +377,23 @@ class SummaryPool:
 
     async def _waited(self, job: SummaryJob, claim: Claim, waits: NotReady) -> None:
         """Its children come first; where one of them was given up, so is this one: it stays visibly pending with that."""
-        hopeless: set[NodeId] = set()
+        given_up: set[NodeId] = set()
         with suppress(TransientError):
-            await self._claims.release(claim)
             failed = await self._claims.failures(job.tree)
-            hopeless = {one.node for one in failed if one.failures >= self._settings.attempts_max} & {*waits.nodes}
-        if hopeless:
-            await self._give_up(job, SummarizerAnswerError(f"its child {min(hopeless)} was given up"))
-        else:
+            given_up = {one.node for one in failed if one.failures >= self._settings.attempts_max} & {*waits.nodes}
+        if not given_up:
+            with suppress(TransientError):
+                await self._claims.release(claim)
             await self._jobs.retry(job, after=_spread(CHILDREN_WAIT, job), failed=False)
+            return
+        error = SummarizerAnswerError(f"the summary of its child {min(given_up)} was given up")
+        failures = claim.failures
+        with suppress(TransientError):
+            # Whoever waits for this one is to know it from the ledger.
+            while failures < self._settings.attempts_max:
+                failures = await self._claims.failed(claim, str(error))
+            await self._claims.release(claim)
+        await self._give_up(job, error)
 
     def _count(self, error: Exception) -> None:
         self.counts.failed += 1
