@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from memory.adapters.embedded.claims import InProcessClaims
@@ -46,6 +46,8 @@ class World:
         settings: limits.
         point: see `InlineStore`.
         linger: see `InProcessSummaryJobs`.
+        structure, parameters: of trees that are made here.
+        store: another than the one in `path`; the world closes it.
     """
 
     def __init__(
@@ -62,13 +64,16 @@ class World:
         settings: MemorySettings | None = None,
         point: Point = nothing,
         linger: float = 0.0,
+        structure: str = "memtree",
+        parameters: Mapping[str, float] | None = None,
+        store: TreeStore | None = None,
     ) -> None:
         settings = settings or MemorySettings()
         self.settings = settings
         self.clock = clock or LoopClock()
         self.local = local or InProcessLeases(self.clock)
         self.leases = leases or self.local
-        self.store: TreeStore = InlineStore.make(path, leases=self.local, point=point)
+        self.store: TreeStore = store or InlineStore.make(path, leases=self.local, point=point)
         self.embedder = embedder or FakeEmbedder()
         self.summarizer = summarizer or FakeSummarizer()
         self.index = index or MemoryIndex()
@@ -82,6 +87,8 @@ class World:
             clock=self.clock,
             views=self.views,
             settings=settings.ingest,
+            structure=structure,
+            parameters=parameters,
         )
         self.summarize = Summarize(
             store=self.store,
