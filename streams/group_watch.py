@@ -7,6 +7,7 @@ The client alone is not asked whether it is in the group: one that has left for 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streams.broker import Broker, open_admin, translated
@@ -26,10 +27,12 @@ class GroupWatch:
         app: the Faust app.
         broker: where Kafka is.
         client: what this worker, and no other, is called in the group (`client.id`).
+        delivered: the last offset that was given to Faust, by topic and partition.
     """
 
-    def __init__(self, app: Any, broker: Broker, client: str) -> None:
+    def __init__(self, app: Any, broker: Broker, client: str, delivered: Mapping[tuple[str, int], int]) -> None:
         self._app = app
+        self._delivered = delivered
         self._broker = broker
         self._client = client
         self._admin: AIOKafkaAdminClient | None = None
@@ -67,17 +70,17 @@ class GroupWatch:
             return [], member
         committed = await self._admin.list_consumer_group_offsets(group, group_coordinator_id=coordinator)
         offsets = {(each.topic, each.partition): found.offset for each, found in committed.items()}
-        delivered = self._app.monitor.tp_read_offsets
         looks = []
         for partition, end in (await consumer.highwaters(*held)).items():
-            offset = offsets.get((partition.topic, partition.partition), -1)
+            place = (partition.topic, partition.partition)
+            offset = offsets.get(place, -1)
             looks.append(
                 PartitionLook(
                     topic=partition.topic,
                     partition=partition.partition,
                     end=end,
                     position=await consumer.position(partition) or 0,
-                    delivered=delivered.get(partition),
+                    delivered=self._delivered.get(place),
                     committed=offset if offset >= 0 else None,
                 )
             )

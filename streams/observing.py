@@ -87,7 +87,8 @@ class Observer:
 
     def begin(self, app: Any) -> None:
         """Watch the app's place in its group, and end the process when it works no more."""
-        self._watch = GroupWatch(app, Broker.of(self._runtime.settings), self._runtime.client)
+        runtime = self._runtime
+        self._watch = GroupWatch(app, Broker.of(runtime.settings), runtime.client, runtime.progress.delivered)
         self._watchdog.start()
         self._tasks = [asyncio.ensure_future(self._beat()), asyncio.ensure_future(self._look(app, self._watch))]
 

@@ -87,13 +87,13 @@ class PartitionProgress:
     """Monotonic time since when what was acknowledged has not been committed, and nothing of it was."""
 
     @property
-    def stuck(self) -> bool:
-        """Whether the client has given Faust a record that no agent was given."""
+    def stuck(self) -> int:
+        """Offsets that the client has given to Faust and that no agent was given."""
         look = self.look
         if look is None or look.delivered is None:
-            return False
+            return 0
         # What others committed while they had the partition waits no more, whatever was delivered here before.
-        return look.delivered >= max(self.taken + 1, look.committed or 0)
+        return max(0, look.delivered + 1 - max(self.taken + 1, look.committed or 0))
 
 
 @dataclass(slots=True)
@@ -103,6 +103,8 @@ class Progress:
     topics: dict[str, TopicProgress] = field(default_factory=dict)
     partitions: dict[tuple[str, int], PartitionProgress] = field(default_factory=dict)
     """Those held, and those that records came from since the last look."""
+    delivered: dict[tuple[str, int], int] = field(default_factory=dict)
+    """By topic and partition, the last offset that the client gave to Faust."""
     member: bool | None = None
     """Whether the broker has this worker in its group; None while that is not known."""
     outcast_since: float | None = None

@@ -17,7 +17,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streams.metrics import metrics_of
 from streams.settings import Settings
+from tests.conftest import started
 from tests.integration.kafka.workers import LIMIT, Worker, Workers, assert_whole, send, turns, until_events, until_fresh
+from tests.servers import redis
 from tests.servers.traces import collector
 
 pytestmark = pytest.mark.slow
@@ -130,6 +132,33 @@ async def test_a_worker_thrown_out_of_its_group_is_unhealthy_and_ends(workers: W
     assert "has not had this worker in its group" in json.loads(get(worker, "/healthz")[1])["reason"]
     assert worker.ended() == 75
     assert "in its group" in worker.events("cannot go on")[0]["reason"]
+
+
+async def test_records_that_lie_in_the_client_and_reach_no_agent_end_the_worker(installed: Settings, workers: Workers) -> None:
+    await send(installed, turns(60))
+    worker = workers("tests/integration/kafka/deaf_worker.py", BANYAN_WORKER_STALL="8s", BANYAN_WORKER_BATCH_RECORDS="10", **PORT)
+    worker.until("deaf")
+    # All that is on the broker has been fetched, nothing is in hand, and Kafka has nothing against this worker.
+    await until(lambda: get(worker, "/healthz")[0] == 503, worker.log.read_text)
+    assert "records of" in json.loads(get(worker, "/healthz")[1])["reason"]
+    assert worker.ended() == 75
+    assert "have waited for" in worker.events("cannot go on")[0]["reason"]
+    workers("worker", "ingest")
+    await until_events(installed, 60)
+
+
+async def test_readiness_names_the_store_that_is_missing(installed: Settings, workers: Workers, tmp_path: Path) -> None:
+    with started(redis.single(tmp_path)) as server:
+        worker = workers("worker", "ingest", BANYAN_STORE=server.url, BANYAN_WORKER_STALL="10s", **PORT)
+        await until(lambda: get(worker, "/readyz")[0] == 200, worker.log.read_text)
+        server.kill()
+        await send(installed, turns(5))
+        missing = json.dumps({"status": "not ready", "missing": {"store": "StoreUnavailableError"}}) + "\n"
+        await until(lambda: get(worker, "/readyz") == (503, missing), lambda: get(worker, "/readyz"))
+        assert get(worker, "/healthz")[0] == 200
+        server.start()
+        await until(lambda: get(worker, "/readyz")[0] == 200, worker.log.read_text)
+        assert worker.events("going on")
 
 
 async def test_a_worker_that_was_stopped_comes_back_and_is_well(installed: Settings, workers: Workers) -> None:

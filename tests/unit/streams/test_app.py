@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from streams.app import _seeking_all
+from types import SimpleNamespace
+
+from streams.app import _noting, _seeking_all
 
 Partition = tuple[str, int]
 
@@ -37,3 +39,14 @@ async def test_nothing_else_is_asked_when_all_have_one() -> None:
     consumer = _seeking_all(FakeConsumer({("t", 0): 25}))
     await consumer.seek_to_committed()
     assert consumer.sought == {("t", 0): 25}
+
+
+def test_what_faust_is_given_is_noted_before_any_agent_sees_it() -> None:
+    given: list[SimpleNamespace] = []
+    delivered: dict[Partition, int] = {}
+    consumer = _noting(SimpleNamespace(callback=given.append), delivered)
+    messages = [SimpleNamespace(tp=("t", number % 2), offset=number) for number in range(5)]
+    for message in messages:
+        consumer.callback(message)
+    assert given == messages
+    assert delivered == {("t", 0): 4, ("t", 1): 3}

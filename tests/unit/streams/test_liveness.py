@@ -65,7 +65,7 @@ def test_records_that_were_fetched_and_reach_no_agent_are_a_stall() -> None:
     # The client is at the end: all that is missing lies in Faust's buffer.
     progress.looked(10, [look(end=9, delivered=8, committed=3)])
     assert verdict(progress, 69) == ""
-    assert "have waited for 61 s and none was taken" in verdict(progress, 71)
+    assert "6 records of turns have waited for 61 s and none was taken" in verdict(progress, 71)
 
 
 def test_a_topic_that_goes_on_does_not_hide_one_that_stands() -> None:
