@@ -223,10 +223,10 @@ def _refusal(action: Action, place: Place, situation: Situation) -> str:
 
 
 def _drawn(steps: Sequence[WalkStep]) -> list[str]:
-    """The walk, a line a step, indented by layer."""
+    """The walk, a line a step, with one bar for each layer below the root."""
     lines = []
     for number, step in enumerate(steps, 1):
         action = step.action.name.lower() if step.action is not None else "?"
         refused = f" ✘ {step.error}" if step.error else ""
-        lines.append(f"{number}. {'  ' * step.layer}layer {step.layer}, node {step.node} → {action}{refused} · {step.reason}")
+        lines.append(f"{number}. {'│ ' * step.layer}layer {step.layer}, node {step.node} → {action}{refused} · {step.reason}")
     return lines

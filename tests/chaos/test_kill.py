@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from memory.structures import registry
 from tests.chaos.crew import ROOT, acknowledged, assert_nothing_lost, finish, ids, start
 from tests.chaos.worker import TREE, Share, record
 
@@ -39,12 +40,14 @@ def killed(share: Share, after: float) -> bool:
     return alive
 
 
-def test_a_process_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    print(f"seed {SEED}, {KILLS} kills")
+@pytest.mark.parametrize("structure", registry.NAMES)
+def test_a_process_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path, structure: str) -> None:
+    wanted = KILLS if structure == registry.NAMES[0] else max(3, KILLS // 2)
+    print(f"seed {SEED}, {wanted} kills")
     drawn = random.Random(SEED)
-    share = Share(folder=str(tmp_path), records=60 * KILLS, seed=SEED, batch=8, wait=True)
+    share = Share(folder=str(tmp_path), records=60 * wanted, seed=SEED, batch=8, wait=True, structure=structure)
     kills = 0
-    while kills < KILLS:
+    while kills < wanted:
         before = acknowledged(tmp_path)
         # Short lives also hit the opening, long ones the summaries.
         Path(share.folder, "acknowledged-0").unlink(missing_ok=True)
@@ -56,7 +59,7 @@ def test_a_process_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_
     print(f"{kills} kills, {len(acknowledged(tmp_path))} of {share.records} acknowledged before the last start")
     finish(start(share))
     print(asyncio.run(assert_nothing_lost(share, set(ids(share)))))
-    assert kills >= min(KILLS, 5)
+    assert kills >= min(wanted, 5)
 
 
 def test_two_processes_of_which_one_is_killed_again_and_again(tmp_path: Path) -> None:

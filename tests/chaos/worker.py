@@ -55,6 +55,7 @@ class Share:
     lease_ttl: float = 10.0
     lease_wait: float = 5.0
     attempts_max: int = 50
+    structure: str = "memtree"
 
 
 def record(number: int, seed: int = 1) -> Turn:
@@ -93,7 +94,9 @@ def settings(share: Share) -> MemorySettings:
 
 async def open_chaos(share: Share, **options: Any) -> LocalMemory:
     """The memory all processes of a run share."""
-    return await open_local(share.folder, embedder=HashingEmbedder(), settings=settings(share), **options)
+    return await open_local(
+        share.folder, embedder=HashingEmbedder(), settings=settings(share), structure=share.structure, **options
+    )
 
 
 def _stopping(memory: LocalMemory, share: Share) -> None:
