@@ -1,0 +1,48 @@
+"""Which granularity a query is sure about: weights by inverse entropy (MemGAS, section 2.3, equations 3 and 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+G = TypeVar("G")
+
+ENTROPY_MIN = 1e-3
+"""Nats. A granularity that is certain (one unit, or one that is far nearer than all others) would get all the weight."""
+
+
+def entropy(similarities: NDArray[np.floating], degree: float) -> float:
+    """
+    Shannon entropy of the softmax of similarities (equation 3).
+
+    Args:
+        similarities: (n,) of a query with the units of one granularity, n of 1 or more.
+        degree: λ, above 0: the smaller, the more the best ones count.
+
+    Returns:
+        Nats, from 0 to log n.
+    """
+    scaled = np.asarray(similarities, dtype=np.float64) / degree
+    exponentials = np.exp(scaled - scaled.max())
+    total = exponentials.sum()
+    # H = log Z - E[x] for p = exp(x) / Z: no logarithm of a probability that has become 0.
+    mean = float((exponentials * (scaled - scaled.max())).sum() / total)
+    return max(0.0, float(np.log(total)) - mean)
+
+
+def weights(similarities: Mapping[G, NDArray[np.floating]], degree: float) -> dict[G, float]:
+    """
+    Of each granularity, its share of the inverse entropies (equation 4); the shares add up to 1.
+
+    Args:
+        similarities: of a query with the units of each granularity; one without units gets no weight.
+        degree: λ of equation 3.
+    """
+    inverse = {
+        granularity: 1.0 / max(entropy(values, degree), ENTROPY_MIN) for granularity, values in similarities.items() if len(values)
+    }
+    total = sum(inverse.values())
+    return {granularity: inverse.get(granularity, 0.0) / total if total else 0.0 for granularity in similarities}
