@@ -77,6 +77,11 @@ class LocalMemory:
         self._indexing: dict[TreeId, asyncio.Task[int]] = {}
         self._ending = asyncio.Event()
 
+    @property
+    def parts(self) -> Parts:
+        """What it is made of, for services that are built on it."""
+        return self._parts
+
     async def __aenter__(self) -> Self:
         return self
 

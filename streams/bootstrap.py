@@ -32,6 +32,7 @@ async def open_memory(
     summaries: bool = True,
     read_only: bool = False,
     embeds: bool = True,
+    around: Callable[[Embedder], Embedder] | None = None,
 ) -> LocalMemory:
     """
     A memory as the settings say.
@@ -43,6 +44,7 @@ async def open_memory(
         summaries: whether this process makes summaries.
         read_only: whether nothing is to be written; the store must exist.
         embeds: whether texts are to be embedded. Otherwise no embedding model is loaded or asked for anything.
+        around: puts another embedder around the settings' one.
 
     Raises:
         SettingError: a model's name is not known, or a package it needs is not installed.
@@ -51,10 +53,10 @@ async def open_memory(
     from memory.local import open_local  # noqa: PLC0415  # brings numpy
 
     if settings.store_is_redis and not temporary and path is None:
-        return await _shared_memory(settings, summaries=summaries and not read_only, embeds=embeds)
+        return await _shared_memory(settings, summaries=summaries and not read_only, embeds=embeds, around=around)
     return await open_local(
         None if temporary else path or settings.store_path,
-        embedder=await _embedder(settings, embeds=embeds),
+        embedder=await _embedder(settings, embeds=embeds, around=around),
         summarizer=open_summarizer(settings, _own_budget(settings)),
         navigator=open_navigator(settings),
         settings=settings.memory,
@@ -65,9 +67,10 @@ async def open_memory(
     )
 
 
-async def _embedder(settings: Settings, *, embeds: bool) -> Embedder:
+async def _embedder(settings: Settings, *, embeds: bool, around: Callable[[Embedder], Embedder] | None) -> Embedder:
     if embeds:
-        return await open_embedder(settings)
+        embedder = await open_embedder(settings)
+        return embedder if around is None else around(embedder)
     from streams.unopened import UnopenedEmbedder  # noqa: PLC0415  # brings numpy
 
     # A name that means nothing is refused all the same.
@@ -75,11 +78,13 @@ async def _embedder(settings: Settings, *, embeds: bool) -> Embedder:
     return UnopenedEmbedder(settings.embedder)
 
 
-async def _shared_memory(settings: Settings, *, summaries: bool, embeds: bool) -> LocalMemory:
+async def _shared_memory(
+    settings: Settings, *, summaries: bool, embeds: bool, around: Callable[[Embedder], Embedder] | None
+) -> LocalMemory:
     from memory.local import open_shared  # noqa: PLC0415
 
     # The model first: it takes the longest, and needs no connection to be given back when it cannot be had.
-    embedder = await _embedder(settings, embeds=embeds)
+    embedder = await _embedder(settings, embeds=embeds, around=around)
     navigator = open_navigator(settings)
     backend = await open_backend(settings)
     try:

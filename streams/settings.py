@@ -143,6 +143,9 @@ class WorkerSettings:
     """Records taken from Kafka together, 1 to 10,000."""
     batch_wait: timedelta = timedelta(milliseconds=20)
     """How long a batch waits to be full."""
+    read_ahead: int = 2_000
+    """Records read and not yet in their trees, 1 to 1,000,000. More reach past a longer flood to other trees behind it, and come
+    again after a crash."""
     jobs_max: int = 1_000
     """Summary jobs taken from Kafka and not yet done, 1 to 100,000."""
     grace: timedelta = timedelta(seconds=20)
@@ -179,6 +182,41 @@ class MetricsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServeSettings:
+    """`banyan serve`."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = 8000
+    """Port to listen on, 0 to 65,535; 0 takes a free one, and the log says which."""
+    ingest: Literal["auto", "direct", "kafka"] = "auto"
+    """Where records go that are posted: `direct` into the store, or to `kafka`, for workers. `auto` is kafka where the store is
+    Redis, else direct."""
+    keys_file: Path = Path("banyan-keys.json")
+    """File with the keys that are let in, hashed; `banyan keys` writes it."""
+    body_bytes_max: int = 8_388_608
+    """Largest body of a request, 1,024 to 1,073,741,824 bytes."""
+    bulk_bytes_max: int = 67_108_864
+    """Largest body of JSON lines, in the same bounds; it is worked off as it comes."""
+    batch_records_max: int = 1_000
+    """Most records in one list, 1 to 100,000; JSON lines may have a hundred times as many."""
+    timeout: timedelta = timedelta(seconds=30)
+    """Longest time for one answer, and for the sending of one request."""
+    query_patience: timedelta = timedelta(seconds=3)
+    """How long a query waits for the embedding model before it is answered by words alone."""
+    query_cache_bytes: int = 33_554_432
+    """Memory for vectors of queries that were asked before, 0 to 10 GB; answers are not kept."""
+    rate: float = 500.0
+    """Requests a second that one key may make, over a few seconds; 0.01 to 1,000,000."""
+    concurrency: int = 64
+    """Requests of one key at once, 1 to 10,000."""
+    connections_max: int = 1_024
+    """Open connections, 1 to 100,000; further ones are closed at once."""
+    grace: timedelta = timedelta(seconds=20)
+    """How long requests in hand may take after SIGTERM."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything a process of Banyan can be told."""
 
@@ -212,6 +250,9 @@ class Settings:
     worker: WorkerSettings = field(default_factory=WorkerSettings)
     log: LogSettings = field(default_factory=LogSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    serve: ServeSettings = field(default_factory=ServeSettings)
+    auth: Literal["keys", "off"] = "keys"
+    """Who is let in by `banyan serve`: those with a key, or, on this machine's own address only, everybody (`off`)."""
     tracing: bool = False
     """Whether traces are sent, where the standard variables `OTEL_…` say."""
     memory: MemorySettings = field(default_factory=MemorySettings)
@@ -263,6 +304,7 @@ class Loaded:
 
 _TABLES = {"tree": "", "memory": "", "openai": "openai_", "log": "log_", "ingest": "ingest_", "summaries": "summaries_"}
 _TABLES |= {"retrieval": "retrieval_", "kafka": "kafka_", "redis": "redis_", "worker": "worker_", "metrics": "metrics_"}
+_TABLES |= {"serve": "serve_"}
 _VARIABLES = {"openai_api_key": "OPENAI_API_KEY", "openai_base_url": "OPENAI_BASE_URL"}
 _SECONDS = 86_400.0
 _BOUNDS: dict[str, tuple[float, float]] = {
@@ -285,6 +327,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "redis_wait": (0.001, 300),
     "worker_batch_records": (1, 10_000),
     "worker_batch_wait": (0.001, 10),
+    "worker_read_ahead": (1, 1_000_000),
     "worker_jobs_max": (1, 100_000),
     "worker_grace": (0, 3_600),
     "worker_patience": (0, _SECONDS),
@@ -292,6 +335,17 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "worker_dead_letters_max": (0, 1),
     "worker_dead_letters_window": (10, 1_000_000),
     "metrics_port": (0, 65_535),
+    "serve_port": (0, 65_535),
+    "serve_body_bytes_max": (1_024, 2**30),
+    "serve_bulk_bytes_max": (1_024, 2**30),
+    "serve_batch_records_max": (1, 100_000),
+    "serve_timeout": (0.1, 3_600),
+    "serve_query_patience": (0.01, 300),
+    "serve_query_cache_bytes": (0, 10**10),
+    "serve_rate": (0.01, 1_000_000),
+    "serve_concurrency": (1, 10_000),
+    "serve_connections_max": (1, 100_000),
+    "serve_grace": (0, 3_600),
     "theta_base": (0.01, 0.99),
     "theta_rate": (0, 5),
     "depth_max": (1, 64),

@@ -54,6 +54,8 @@ class Strategy(ABC):
     """As in `--strategy`."""
     structures: frozenset[str] | None = None
     """Structures it works with; None for all."""
+    embeds: bool = True
+    """Whether it looks at the question's vector; otherwise that is zeros, and no model is asked."""
 
     @abstractmethod
     async def rank(self, question: Question) -> Ranking:

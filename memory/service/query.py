@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
 from memory.errors import QueryError
 from memory.model import Node, NodeId, NodeKind, TreeId, Vector
 from memory.ports.embedder import Embedder
@@ -18,6 +20,7 @@ from memory.retrieval.agent import Agent
 from memory.retrieval.collapsed import Collapsed
 from memory.retrieval.grouping import best_of_each
 from memory.retrieval.hybrid import Hybrid
+from memory.retrieval.lexical import Lexical
 from memory.retrieval.packing import Passage, pack
 from memory.retrieval.strategy import Question, Ranked, Ranking, Strategy
 from memory.retrieval.traversal import Traversal
@@ -79,6 +82,7 @@ class Query:
         strategies: tuple[Strategy, ...] = (
             Hybrid(index, reader=store, embed=self.embed),
             Collapsed(index),
+            Lexical(index),
             Traversal(views),
             Agent(views, store, navigator=navigator),
         )
@@ -172,7 +176,7 @@ class Query:
                 )
             )
             raise QueryError(f"strategy {strategy!r} does not work on a {info.structure} tree; there {works} work")
-        vector = await self.embed(text)
+        vector = await self.embed(text) if chosen.embeds else np.zeros(info.model.dimension, np.float32)
         # Up to the commits that were there when the question came: one read of the store less.
         await self._indexing.catch_up(tree, to=info.seq)
         wanted = k if group == "none" else min(self._settings.k_max, k * GROUP_WIDTH)

@@ -32,7 +32,7 @@ def _scope_options(function: Function) -> Function:
                 metavar="S",
                 default="hybrid",
                 show_default=True,
-                help="hybrid, collapsed or traversal; agent on a hat.",
+                help="hybrid, collapsed, traversal or bm25; agent on a hat.",
             ),
             click.option(
                 "--filter",

@@ -95,7 +95,7 @@ async def test_a_question_without_words_or_with_an_operator_in_it_is_just_text(w
 
 async def test_an_unknown_strategy_is_refused_with_those_there_are(world: World) -> None:
     await chat(world)
-    with pytest.raises(QueryError, match="'best' is not known; there is hybrid, collapsed, traversal"):
+    with pytest.raises(QueryError, match="'best' is not known; there is hybrid, collapsed, bm25, traversal"):
         await ask(world, strategy="best")
 
 
