@@ -279,6 +279,15 @@ class TreeStore(ABC):
     async def stats(self, tree: TreeId) -> TreeStats:
         """Counts over the tree."""
 
+    def losses(self, tree: TreeId) -> int:  # noqa: ARG002
+        """
+        How often this object has found that the store lost commits of the tree which it had seen, as after a failover.
+
+        One caller is told of each by a `StoreUnavailableError`; whoever else keeps what it once read of the log compares this
+        number, and starts anew when it has grown. Always 0 where nothing can be lost.
+        """
+        return 0
+
     @abstractmethod
     async def close(self) -> None:
         """Release what the store holds; idempotent."""

@@ -25,6 +25,8 @@ class _Kept:
     view: View
     nodes: int
     bytes: int
+    losses: int
+    """Of the store, when the view was taken."""
 
 
 class Views:
@@ -64,16 +66,19 @@ class Views:
             # Taken out while it is held: if the holder fails, the view may be half changed, and the next one loads it anew.
             kept = self._kept.pop(tree, None)
             self._bytes -= kept.bytes if kept is not None else 0
+            losses = self._store.losses(tree)
+            if kept is not None and kept.losses != losses:
+                kept = None  # it holds commits that are no more, which somebody else was told of
             view = kept.view if kept is not None else View.load(await self._store.skeleton(tree))
             if fresh and kept is not None:
                 await self.catch_up(tree, view)
             yield view
-            self._keep(tree, view, kept)
+            self._keep(tree, view, kept, losses)
 
     def begin(self, tree: TreeId, dimension: int) -> None:
         """A tree that has just been made: its view is empty, and need not be read."""
         if tree not in self._kept and tree not in self._locks:
-            self._keep(tree, View(dimension), None)
+            self._keep(tree, View(dimension), None, self._store.losses(tree))
 
     async def catch_up(self, tree: TreeId, view: View) -> None:
         """Apply to the view what was committed since."""
@@ -82,12 +87,12 @@ class Views:
             if len(entries) < CHANGES_PER_READ:
                 break
 
-    def _keep(self, tree: TreeId, view: View, before: _Kept | None) -> None:
+    def _keep(self, tree: TreeId, view: View, before: _Kept | None, losses: int) -> None:
         nodes = len(view)
         if before is not None and before.nodes <= nodes <= before.nodes + before.nodes // COUNT_AGAIN:
             kept = before
         else:
-            kept = _Kept(view, nodes, view.bytes)
+            kept = _Kept(view, nodes, view.bytes, losses)
         self._kept[tree] = kept
         self._bytes += kept.bytes
         while self._bytes > self._bytes_max and len(self._kept) > 1:

@@ -346,6 +346,10 @@ class RedisTreeStore(TreeStore):
             bytes=await tree_bytes(self._link, keys, summaries=summaries, dirty=dirty, pending=counts.get("pending", 0)),
         )
 
+    def losses(self, tree: TreeId) -> int:
+        """Histories of the tree that this process saw and the server lost."""
+        return self._history.losses[tree]
+
     async def close(self) -> None:
         """Close the link; idempotent."""
         await self._link.close()

@@ -263,3 +263,4 @@ async def test_a_process_that_saw_commits_that_were_lost_is_told_once(store: Red
     assert len(await store.changes(TREE, 0)) == 3 + since
     assert isinstance(await store.apply(insert("z")), Applied)
     assert isinstance(await other.apply(insert("y")), Applied), "who has seen nothing that was lost is not told"
+    assert (store.losses(TREE), other.losses(TREE)) == (1, 0), "those who were not told can see it"

@@ -141,3 +141,19 @@ async def test_no_lock_is_kept_of_a_tree_that_nobody_holds(world: World) -> None
     assert len(world.indexing._locks) == 0
     async with world.views.hold(TreeId("tree-1")):
         assert list(world.views._locks) == ["tree-1"]
+
+
+async def test_a_view_of_commits_that_the_store_has_lost_is_loaded_anew_whoever_was_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.put(*turns(range(10)))
+    async with world.views.hold(TREE) as before:
+        pass
+    async with world.views.hold(TREE) as same:
+        assert same is before
+    monkeypatch.setattr(world.store, "losses", lambda _: 1)
+    async with world.views.hold(TREE, fresh=False) as after:
+        assert after is not before
+        await assert_as_stored(world, after)
+    async with world.views.hold(TREE) as same:
+        assert same is after
