@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -34,7 +33,6 @@ LOOK_FIRST = 1.0  # seconds
 BEAT_EVERY = 0.5  # seconds
 OUTCAST_MAX = 60.0  # seconds
 PROBE_LIMIT = 10.0  # seconds
-TRACES_LIMIT = 5.0  # seconds
 _LIBRARIES = ("faust-streaming", "aiokafka", "redis")
 
 _log = structlog.stdlib.get_logger("streams.worker")
@@ -104,10 +102,7 @@ class Observer:
                 await self._watch.close()
         untrace, self._untrace = self._untrace, None
         if untrace is not None:
-            # What is left is sent, unless who takes it is away: nobody waits for that.
-            sending = threading.Thread(target=untrace, name="banyan-traces", daemon=True)
-            sending.start()
-            await asyncio.to_thread(sending.join, TRACES_LIMIT)
+            await asyncio.to_thread(untrace)
         port, self._port = self._port, None
         if port is not None:
             await asyncio.to_thread(port.close)

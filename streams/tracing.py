@@ -8,6 +8,7 @@ a summary serve many messages: each is a child of the first and linked to the ot
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 Headers = Sequence[tuple[str, bytes]]
 Attributes = Mapping[str, str | int]
 EXTRA_HINT = "traces need the extra tracing: pip install 'banyan-memory[tracing]'"
+CLOSE_LIMIT = 5.0  # seconds
 LINKS_MAX = 128
 """Further messages that one span is linked to."""
 WHOLES = ("batch", "summary")
@@ -32,7 +34,7 @@ _active: _Tracing | None = None
 
 def configure_tracing(name: str, *, exporter: SpanExporter | None = None) -> Callable[[], None]:
     """
-    Trace from here on, until the returned function is called, which sends what is left.
+    Trace from here on, until the returned function is called, which sends what is left, unless who takes it is away.
 
     Where spans go, how many, and what the service is called is told by the standard variables (`OTEL_EXPORTER_OTLP_ENDPOINT`,
     `OTEL_TRACES_SAMPLER`, `OTEL_SERVICE_NAME`, …), which the SDK reads.
@@ -94,7 +96,9 @@ def _stop() -> None:
     global _active
     active, _active = _active, None
     if active is not None:
-        active.close()
+        closing = threading.Thread(target=active.close, name="banyan-traces", daemon=True)
+        closing.start()
+        closing.join(CLOSE_LIMIT)
 
 
 class _Tracing:

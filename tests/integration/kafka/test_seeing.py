@@ -126,7 +126,7 @@ async def test_readiness_names_the_broker_that_is_missing(settings: Settings, wo
 
 @pytest.mark.usefixtures("installed")
 async def test_a_worker_thrown_out_of_its_group_is_unhealthy_and_ends(workers: Workers) -> None:
-    worker = workers("tests/integration/kafka/outcast_worker.py", BANYAN_WORKER_STALL="10s", **PORT)
+    worker = workers("tests/integration/kafka/outcast_worker.py", BANYAN_WORKER_STALL="6s", **PORT)
     worker.until("left")
     await until(lambda: get(worker, "/healthz")[0] == 503, worker.log.read_text)
     assert "has not had this worker in its group" in json.loads(get(worker, "/healthz")[1])["reason"]
@@ -136,7 +136,7 @@ async def test_a_worker_thrown_out_of_its_group_is_unhealthy_and_ends(workers: W
 
 async def test_records_that_lie_in_the_client_and_reach_no_agent_end_the_worker(installed: Settings, workers: Workers) -> None:
     await send(installed, turns(60))
-    worker = workers("tests/integration/kafka/deaf_worker.py", BANYAN_WORKER_STALL="8s", BANYAN_WORKER_BATCH_RECORDS="10", **PORT)
+    worker = workers("tests/integration/kafka/deaf_worker.py", BANYAN_WORKER_STALL="6s", BANYAN_WORKER_BATCH_RECORDS="10", **PORT)
     worker.until("deaf")
     # All that is on the broker has been fetched, nothing is in hand, and Kafka has nothing against this worker.
     await until(lambda: get(worker, "/healthz")[0] == 503, worker.log.read_text)

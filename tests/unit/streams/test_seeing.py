@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -13,6 +14,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from memory.errors import ContentionError, SummarizerError
 from memory.model import TreeId
 from memory.service.ingest import Ingest
 from memory.settings import IngestSettings
@@ -27,11 +29,13 @@ from streams.metrics import metrics_of
 from streams.observing import changed_settings
 from streams.pipelines import Ingesting
 from streams.progress import Limits, PartitionLook, Progress
+from streams.retrying import Retry
 from streams.settings import load
 from streams.spending import spend
 from streams.workers.jobs import Message, TakenJobs
 from tests.fakes.embedder import EmbedderFault, FakeEmbedder
 from tests.fakes.producer import FakeProducer
+from tests.fakes.virtual_time import LoopClock
 from tests.fakes.world import World, turn
 
 LOG = structlog.stdlib.get_logger("test")
@@ -213,6 +217,34 @@ async def test_the_oldest_message_in_hand_is_known(tmp_path: Path) -> None:
     await jobs.settle([messages[1]])
     assert jobs.oldest() == 20.0
     await world.close()
+
+
+async def test_what_is_waited_for_is_known_while_it_is_waited_for() -> None:
+    away = asyncio.Event()
+    health = Health(state="")
+
+    class Clock(LoopClock):
+        async def sleep(self, seconds: float) -> None:
+            del seconds
+            await away.wait()
+
+    retry = Retry(Clock(), LOG)
+    health.waited_for = lambda: retry.waited_for
+    answers = iter([SummarizerError("429"), ContentionError("others are faster")])
+
+    async def work() -> int:
+        if (error := next(answers, None)) is not None:
+            raise error
+        return 7
+
+    waiting = asyncio.ensure_future(retry("asking", work))
+    await asyncio.sleep(0)
+    assert health.ready() == (False, {"status": "not ready", "missing": {"summarizer": "SummarizerError"}})
+    assert health.alive()[0]
+    away.set()
+    assert await waiting == 7
+    assert health.ready() == (True, {"status": "ready"})
+    assert retry.failures_of == {"asking": 2}
 
 
 def test_the_first_line_tells_what_was_set_and_no_secret() -> None:
