@@ -82,7 +82,8 @@ def translated(address: str) -> Iterator[None]:
         raise BrokerRefusedError(f"Kafka at {address} refuses: {_said(error)}") from error
     except errors.KafkaConnectionError as error:
         raise BrokerUnavailableError(
-            f"Kafka at {address} cannot be reached; is it running, and is BANYAN_BROKER right? ({_said(error)})"
+            f"Kafka at {address} cannot be reached, or does not let us in; is it running, and are BANYAN_BROKER and the security "
+            f"settings right? ({_said(error)})"
         ) from error
     except errors.KafkaError as error:
         raise BrokerUnavailableError(f"Kafka at {address}: {_said(error)}") from error

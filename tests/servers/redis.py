@@ -35,6 +35,8 @@ class RedisServer:
     folder: Path
     options: Sequence[str] = ()
     port: int = field(default_factory=free_port)
+    config: Path | None = None
+    """Of a sentinel, which writes to it."""
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -43,18 +45,10 @@ class RedisServer:
 
     def start(self) -> RedisServer:
         self.folder.mkdir(parents=True, exist_ok=True)
-        words = [
-            redis_program(),
-            "--port",
-            str(self.port),
-            "--bind",
-            "127.0.0.1",
-            "--dir",
-            str(self.folder),
-            "--save",
-            "",
-            *self.options,
-        ]
+        place = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        # A sentinel knows no data: `--save` would be refused.
+        words = [str(self.config), *place, "--sentinel"] if self.config else [*place, "--save", ""]
+        words = [redis_program(), *words, *self.options]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
         end = time.monotonic() + START_SECONDS
@@ -118,6 +112,34 @@ def with_replica(folder: Path) -> Iterator[tuple[RedisServer, RedisServer]]:
         master.stop()
         if replica is not None:
             replica.stop()
+
+
+@contextlib.contextmanager
+def with_sentinels(folder: Path, *, sentinels: int = 3) -> Iterator[tuple[RedisServer, RedisServer, list[RedisServer]]]:
+    """A master called `mymaster`, its replica, and sentinels that fail over within seconds."""
+    watching: list[RedisServer] = []
+    with with_replica(folder) as (master, replica):
+        try:
+            for number in range(sentinels):
+                place = folder / f"sentinel-{number}"
+                place.mkdir(parents=True)
+                config = place / "sentinel.conf"
+                config.write_text(
+                    f"sentinel monitor mymaster 127.0.0.1 {master.port} {sentinels // 2 + 1}\n"
+                    "sentinel down-after-milliseconds mymaster 1000\n"
+                    "sentinel failover-timeout mymaster 5000\n"
+                )
+                watching.append(RedisServer(place, config=config).start())
+            _until(lambda: all(_knows(each, sentinels) for each in watching), "the sentinels know each other and the replica")
+            yield master, replica, watching
+        finally:
+            for each in watching:
+                each.stop()
+
+
+def _knows(sentinel: RedisServer, sentinels: int) -> bool:
+    said = sentinel.say("INFO", "sentinel")
+    return b"status=ok" in said and f"slaves=1,sentinels={sentinels}".encode() in said
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from redis.asyncio import ConnectionPool, Redis, RedisCluster
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
+from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.exceptions import ClusterDownError, NoScriptError, RedisError, ResponseError
 
@@ -179,6 +179,11 @@ class Link:
         if self._pipe is not None:
             await self._pipe.close()
         await self._client.aclose()
+        pool = None if isinstance(self._client, RedisCluster) else self._client.connection_pool
+        if isinstance(pool, SentinelConnectionPool):
+            # Those to the sentinels are the manager's, which the client does not close.
+            for sentinel in pool.sentinel_manager.sentinels:
+                await sentinel.aclose()
 
     async def _send(self, command: str, what: str, head: Sequence[Argument], key: str, replicas: int) -> Any:
         self.scripts_called += 1
