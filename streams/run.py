@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from streams.app import MAX_POLL_INTERVAL, Role, make_app, make_runtime
-from streams.broker import Broker, BrokerUnavailableError, need_kafka, open_admin
+from streams.broker import Broker, BrokerUnavailableError, need_kafka, open_admin, translated
 from streams.liveness import EX_TEMPFAIL
 from streams.log_limits import limit_logs
 from streams.observing import Observer
@@ -100,7 +100,10 @@ async def _work(role: Role, runtime: Runtime[Any], observer: Observer, stop: asy
     app = make_app(role, runtime)
     observer.begin(app)
     try:
-        if await _unless(stop, app.start()):
+        # The broker may go away again after it was found, and what Faust raises then is the client's own error.
+        with translated(settings.broker):
+            started = await _unless(stop, app.start())
+        if started:
             _log.info("ready", role=str(role), group=app.conf.id, client=runtime.client, **_where(settings))
             await _unless(stop, app.wait_until_stopped())
         if app.crash_reason is not None:

@@ -47,6 +47,6 @@ async def test_every_event_once_and_nothing_left_over(tmp_path: Path) -> None:
         await storm.rage()
         settled = await settle(storm)
         assert storm.end() == [0] * (plan.ingest + plan.summaries)
-        await judge(storm)
         print(json.dumps(report(storm, settled), indent=1))
+        await judge(storm)
         assert storm.did["kill"] == plan.kills

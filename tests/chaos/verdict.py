@@ -75,6 +75,7 @@ async def judge(storm: Storm) -> None:
     Raises:
         AssertionError: something was lost, doubled, left over or written wrongly.
     """
+    assert storm.faulty == []
     backend = await open_backend(storm.settings)
     try:
         for tree, texts in storm.offered.texts.items():
