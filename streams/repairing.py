@@ -2,14 +2,14 @@
 A store that has lost commits gets them back from the topics of records.
 
 Those are kept for the retention, and event ids make reading them again harmless. The records go the way that a worker's go
-(`streams.agents.batches`); what was not lost is answered as known, and the summary jobs of its ancestors that are still dirty are
-sent again.
+(`streams.agents.batches`); what was not lost is answered as known. Summaries that were lost with their commits are pending again,
+and their jobs are sent.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -84,7 +84,8 @@ def parse_start(text: str, now: datetime) -> int | datetime:
     if text.isascii() and text.isdigit():
         return int(text)
     try:
-        return now - parse_value(text, timedelta, label="--from", bounds=(0, 10**9))
+        ago: timedelta = parse_value(text, timedelta, label="--from", bounds=(0, 10**9))
+        return now - ago
     except SettingError:
         pass
     try:
@@ -153,3 +154,18 @@ async def put_back(ingesting: Ingesting, deliveries: Sequence[Delivery], done: R
     done.jobs += batches.counters.jobs - jobs
     if isinstance(batches.dead, KnownLetters):
         done.rejected = Counter(batches.dead.rejected)
+
+
+async def send_pending(ingesting: Ingesting, done: Repaired, *, stop: Callable[[], bool]) -> None:
+    """
+    Send the job of every pending summary of the store: a summary that was lost with its commit has no job any more.
+
+    Args:
+        ingesting: the parts of a worker.
+        done: is counted up.
+        stop: whether to stop before the next tree.
+    """
+    for info in await ingesting.batches.store.trees():
+        if stop():
+            return
+        done.jobs += await ingesting.batches.send_pending(info.id)

@@ -31,6 +31,7 @@ from memory.service.ingest import Ingest, Prepared
 from memory.service.redelivery import put_again
 from memory.service.stages import Stages
 from memory.service.stream import TEXT_PER_BATCH
+from memory.service.summarize import requeue_dirty
 from memory.settings import IngestSettings
 from streams import tracing
 from streams.dead_letters import DeadLetters
@@ -171,6 +172,11 @@ class Batches:
                 self._tell(outcome, spent, outcome="failed", error=type(error).__name__)
                 raise
             self._tell(outcome, spent, outcome="done")
+
+    async def send_pending(self, tree: TreeId) -> int:
+        """Send the job of every node of a tree that has contributions; returns how many."""
+        await self.retry("reading what is pending", lambda: requeue_dirty(self.store, self._jobs, [tree]))
+        return await self.retry("sending summary jobs", self._jobs.flush)
 
     async def _take(self, deliveries: Sequence[Delivery], outcome: _Outcome) -> None:
         with self.stages("decode"):

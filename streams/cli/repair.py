@@ -47,8 +47,9 @@ async def repair(start: str | None, chosen: Sequence[str], partition: int | None
     Put records again into a store that has lost commits: after a failover, a restored copy, a flush.
 
     Reads the topics of records up to where they end now and puts into their trees what is not there, as workers do; what is there
-    is recognised by its id and stays as it is. May run beside workers, and again. Run it with the workers' settings: trees that are
-    gone are made again with this command's model and structure. Exit code 3 when some records cannot be taken.
+    is recognised by its id and stays as it is. Then has every pending summary made. May run beside workers, and again. Run it with
+    the workers' settings: trees that are gone are made again with this command's model and structure. Exit code 3 when some records
+    cannot be taken.
     """
     session.load()
     from streams.broker import Broker, need_kafka  # noqa: PLC0415
@@ -109,7 +110,7 @@ class _Repairing:
     async def put_back(self) -> None:
         """Put in what is missing."""
         from streams.pipelines import open_ingesting  # noqa: PLC0415
-        from streams.repairing import KnownLetters, put_back  # noqa: PLC0415
+        from streams.repairing import KnownLetters, put_back, send_pending  # noqa: PLC0415
 
         settings = self._session.settings
         ingesting = await open_ingesting(settings, dead=KnownLetters)
@@ -120,6 +121,7 @@ class _Repairing:
                     progress.update(self.done.read, detail=f"{self.done.missing:,} put back")
                     if self._interrupts.stop.is_set():
                         return
+            await send_pending(ingesting, self.done, stop=self._interrupts.stop.is_set)
         finally:
             await ingesting.close()
 

@@ -100,6 +100,11 @@ async def test_a_store_that_is_gone_is_made_anew_and_what_cannot_be_taken_is_not
     done = banyan(environment, "repair", code=3)
     assert (done["read"], done["put_back"], done["rejected"], done["errors"]) == (41, 40, 1, {"text": 1})
     await assert_whole(installed, 40)
+    # Pending summaries have their jobs sent, whether a record of theirs was read or not.
+    nothing = banyan(environment, "repair", "--from", "0s")
+    assert (nothing["read"], nothing["put_back"]) == (0, 0)
+    assert isinstance(nothing["jobs"], int)
+    assert nothing["jobs"] > 0
     assert await read(installed, topics(installed.kafka).dead_letters.name) == []
 
 
