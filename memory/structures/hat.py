@@ -84,7 +84,6 @@ class Hat(Structure):
             for branch in growth.reads:
                 if branch.id not in made:
                     reads.setdefault(branch.id, branch.routing)
-            decisions = tuple(map(self._decision, growth.reads))
             fresh: list[Step] = [
                 *growth.steps,
                 Create(
@@ -102,7 +101,7 @@ class Hat(Structure):
                 view.apply(step)
             made.update(step.id for step in growth.steps if isinstance(step, Create))
             steps.extend(fresh)
-            placements.append(Placement(leaf=leaf, parent=growth.parent, depth=LEAF_DEPTH, expands=None, decisions=decisions))
+            placements.append(Placement(leaf=leaf, parent=growth.parent, depth=LEAF_DEPTH, expands=None))
         expects = tuple(Expectation(node=node, routing=routing) for node, routing in reads.items())
         return Plan(steps=tuple(steps), expects=expects, placements=tuple(placements))
 

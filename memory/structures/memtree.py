@@ -43,7 +43,7 @@ class MemTree(Structure):
 
     def route(self, view: View, vector: Vector) -> tuple[Decision, ...]:
         """See `Structure.route`."""
-        return self._router.route(view, vector).decisions
+        return self._router.decisions(self._router.route(view, vector))
 
     def replay(self, view: View, entry: LogEntry) -> tuple[int, list[Violation]]:
         """See `Structure.replay`. A summary created, a leaf moved below it and a new leaf beside that are one expansion."""

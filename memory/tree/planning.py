@@ -16,7 +16,7 @@ import numpy as np
 
 from memory.changes import Create, Expectation, Grow, Move, Step
 from memory.model import EventId, Item, NodeId, NodeKind, Vector
-from memory.tree.routing import Decision, Route, Router
+from memory.tree.routing import Route, Router
 from memory.tree.similarity import merge_means
 from memory.tree.view import Cosines, View
 
@@ -46,7 +46,6 @@ class Placement:
     depth: int
     expands: NodeId | None
     """The leaf whose place the new summary `parent` takes; None when the item is attached below an existing node."""
-    decisions: tuple[Decision, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,17 +87,17 @@ class _RootCosines:
             return None
         if self._rows is None:
             self._used = len(self._root)
-            self._rows = np.empty((self._used + len(self._vectors), len(self._vectors)), dtype=np.float32)
-            self._rows[: self._used] = self._root.cosines_of_all(self._vectors)
+            self._rows = np.empty((len(self._vectors), self._used + len(self._vectors)), dtype=np.float32)
+            self._rows[:, : self._used] = self._root.cosines_of_all(self._vectors)
         while self._used < len(self._root):
-            self._rows[self._used] = self._vectors @ self._root.row(self._used)
+            self._rows[:, self._used] = self._vectors @ self._root.row(self._used)
             self._used += 1
-        return self._rows[: self._used, index]
+        return self._rows[index, : self._used]
 
     def changed(self, slot: int) -> None:
         """A row of the root's block has another vector now."""
         if self._vectors is not None and self._rows is not None and slot < self._used:
-            self._rows[slot] = self._vectors @ self._root.row(slot)
+            self._rows[:, slot] = self._vectors @ self._root.row(slot)
 
 
 def plan(view: View, router: Router, insertions: Sequence[Insertion]) -> Plan:
@@ -119,12 +118,11 @@ def plan(view: View, router: Router, insertions: Sequence[Insertion]) -> Plan:
     placements: list[Placement] = []
     shared = _RootCosines(view, [insertion.vector for insertion in insertions])
     for index, insertion in enumerate(insertions):
-        cosines = shared.of(index)
-        route = router.route(view, insertion.vector, root_cosines=None if cosines is None else lambda rows=cosines: rows)  # type: ignore[misc]
-        for decision in route.decisions:
-            if decision.node not in made:
-                reads.setdefault(decision.node, view.branches[decision.node].routing)
-        fresh, placement = _place(view, route, insertion)
+        route = router.route(view, insertion.vector, root_cosines=shared.of(index))
+        for branch, _, _ in route.path:
+            if branch.id not in made:
+                reads.setdefault(branch.id, branch.routing)
+        fresh, placement = _place(route, insertion)
         for step in fresh:
             view.apply(step)
         if route.expands is not None:
@@ -137,11 +135,11 @@ def plan(view: View, router: Router, insertions: Sequence[Insertion]) -> Plan:
     return Plan(steps=tuple(steps), expects=expects, placements=tuple(placements))
 
 
-def _place(view: View, route: Route, insertion: Insertion) -> tuple[list[Step], Placement]:
+def _place(route: Route, insertion: Insertion) -> tuple[list[Step], Placement]:
     """The steps of one insertion (section 3.1: attach, or expand the leaf that was reached)."""
     branch, item = route.branch, insertion.item
     leaf = leaf_id(item.event_id, item.chunk)
-    above = [branch.id, *(node.id for node in view.ancestors(branch.id))][:-1]  # the root holds no text
+    above = [node.id for node, _, _ in route.path[:0:-1]]  # the root holds no text
     steps: list[Step] = []
     parent, depth = branch.id, branch.depth + 1
     if route.expands is not None:
@@ -166,5 +164,5 @@ def _place(view: View, route: Route, insertion: Insertion) -> tuple[list[Step], 
         Create(id=leaf, parent=parent, kind=NodeKind.LEAF, depth=depth, vector=insertion.vector, text=item.text, item=item)
     )
     steps.append(Grow(leaf=leaf, nodes=tuple(above)))
-    placement = Placement(leaf=leaf, parent=parent, depth=depth, expands=route.expands, decisions=route.decisions)
+    placement = Placement(leaf=leaf, parent=parent, depth=depth, expands=route.expands)
     return steps, placement

@@ -11,7 +11,6 @@ leaf is attached there. At `depth_max` nothing is expanded: the leaf is attached
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from memory.model import NodeId, Vector
@@ -44,7 +43,8 @@ class Route:
     expands: NodeId | None
     expands_slot: int
     """Row of `expands` in the branch's block; -1 when nothing is expanded."""
-    decisions: tuple[Decision, ...]
+    path: list[tuple[Branch, NodeId | None, float]]
+    """From the root to `branch`: what was compared, the best child there (None without children) and its cosine."""
 
 
 class Router:
@@ -61,33 +61,37 @@ class Router:
         self.unrelated_cosine = unrelated_cosine
         self._cuts = [decalibrate(parameters.threshold(depth), unrelated_cosine) for depth in range(parameters.depth_max + 1)]
 
-    def route(self, view: View, vector: Vector, *, root_cosines: Callable[[], Cosines] | None = None) -> Route:
+    def route(self, view: View, vector: Vector, *, root_cosines: Cosines | None = None) -> Route:
         """
         Find where an item goes.
 
         Args:
             view: the tree as it stands.
             vector: (d,) float32, quantized.
-            root_cosines: how to get the cosines with the root's children, when the caller has a cheaper way than a product
-                (`planning.plan` computes those of a whole batch at once).
+            root_cosines: with the root's children, when the caller has had a cheaper way than a product (`planning.plan` computes
+                those of a whole batch at once).
         """
-        branch = view.root
-        seen: list[Decision] = []
-        cosines = (root_cosines or (lambda: branch.cosines(vector)))() if branch.ids else None
-        while cosines is not None:
-            slot, cosine = best(cosines, branch.ids)
-            child = branch.ids[slot]
-            seen.append(self._decision(branch, child, cosine))
-            if cosine < self._cuts[branch.depth]:
-                return Route(branch, None, -1, tuple(seen))
-            inner = view.branches.get(child)
+        branch, branches, cuts = view.root, view.branches, self._cuts
+        path: list[tuple[Branch, NodeId | None, float]] = []
+        cosines = root_cosines
+        while branch.ids:
+            ids = branch.ids
+            slot, cosine = best(branch.cosines(vector) if cosines is None else cosines, ids)
+            child, cosines = ids[slot], None
+            path.append((branch, child, cosine))
+            if cosine < cuts[branch.depth]:
+                return Route(branch, None, -1, path)
+            inner = branches.get(child)
             if inner is None:
                 expands = branch.depth + 1 < self.parameters.depth_max
-                return Route(branch, child if expands else None, slot if expands else -1, tuple(seen))
+                return Route(branch, child if expands else None, slot if expands else -1, path)
             branch = inner
-            cosines = branch.cosines(vector)
-        seen.append(self._decision(branch, None, 0.0))
-        return Route(branch, None, -1, tuple(seen))
+        path.append((branch, None, 0.0))
+        return Route(branch, None, -1, path)
+
+    def decisions(self, route: Route) -> tuple[Decision, ...]:
+        """What was decided at each node of a route."""
+        return tuple(self._decision(branch, child, cosine) for branch, child, cosine in route.path)
 
     def agrees(self, view: View, vector: Vector, branch: Branch, expands: NodeId | None) -> Decision | None:
         """

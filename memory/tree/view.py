@@ -3,7 +3,7 @@ The view: what routing needs of one tree, in memory.
 
 The children of a node lie in one contiguous block of vectors, so that routing at a node is one matrix-vector product. Blocks of
 few children are kept in float16, which holds the vectors exactly (`similarity.quantize`) in half the space; the conversion costs
-about a microsecond there. Wide blocks are float32, where it would cost as much as the product itself.
+half a microsecond a child. The others are float32, where that would be many times what the product costs.
 
 A leaf costs its vector, its id and one dictionary entry; a summary also costs a `Branch`. Measured in docs/benchmarks.md.
 """
@@ -19,8 +19,12 @@ from numpy.typing import NDArray
 from memory.changes import Annotate, Create, Grow, Link, LogEntry, Move, Rewrite, Skeleton, Step
 from memory.model import ROOT, Attributes, NodeId, NodeKind, Vector
 
+NARROW = 4
+"""Children up to which a block is float16. At 100,000 leaves every other node has more siblings than that; converting theirs
+before each product took 3 ms of a batch of 64 items, the products themselves 0.5."""
+
 WIDE = 48
-"""Children from which a block is float32: there a converted product took 1.5 times as long as a plain one, and rising."""
+"""Children up to which a block keeps them in order."""
 
 Cosines = NDArray[np.float32]
 
@@ -52,8 +56,8 @@ class Branch:
         return np.asarray(self.rows(0) @ vector, dtype=np.float32)
 
     def cosines_of_all(self, vectors: NDArray[np.float32]) -> Cosines:
-        """Cosines of (n, d) vectors with each child: (k, n) float32."""
-        return np.asarray(self.rows(0) @ vectors.T, dtype=np.float32)
+        """Cosines of (n, d) vectors with each child: (n, k) float32."""
+        return np.asarray(vectors @ self.rows(0).T, dtype=np.float32)
 
     def row(self, slot: int) -> Vector:
         """The vector of one child: (d,) float32."""
@@ -69,7 +73,7 @@ class Branch:
         if slot == len(self._matrix):
             # An eighth of slack: appending stays linear, and memory is bounded by what the children need and 12 %.
             capacity = slot + max(1, slot >> 3)
-            grown = np.empty((capacity, self._matrix.shape[1]), dtype=np.float32 if capacity > WIDE else np.float16)
+            grown = np.empty((capacity, self._matrix.shape[1]), dtype=np.float32 if capacity > NARROW else np.float16)
             grown[:slot] = self._matrix
             self._matrix = grown
         self._matrix[slot] = vector
@@ -79,7 +83,7 @@ class Branch:
     def fill(self, ids: list[NodeId], vectors: NDArray[np.float16]) -> None:
         """Set all children at once: k ids and (k, d) vectors."""
         self.ids = ids
-        self._matrix = vectors.astype(np.float32) if len(ids) > WIDE else vectors.copy()
+        self._matrix = vectors.astype(np.float32) if len(ids) > NARROW else vectors.copy()
 
     def replace(self, slot: int, vector: Vector) -> None:
         """Give a child another vector."""
