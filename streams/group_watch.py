@@ -86,9 +86,15 @@ class GroupWatch:
             )
         return looks, member
 
+    def _is_this(self, member: Any) -> bool:
+        instance = self._app.conf.consumer_group_instance_id
+        if instance:
+            # A static member that came back keeps the id of the client that it was before, and gets a new id that begins so.
+            return str(member[0]).startswith(f"{instance}-")
+        return member[1] == self._client  # type: ignore[no-any-return]
+
     def _among(self, answers: Any) -> bool | None:
         for answer in answers:
             for error, _group, _state, _type, _protocol, members, *_ in answer.groups:
-                # The id of the client comes second, or third after the name of a static member.
-                return None if error else any(self._client in member[1:3] for member in members)
+                return None if error else any(self._is_this(member) for member in members)
         return None

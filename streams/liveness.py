@@ -88,6 +88,12 @@ class Watchdog:
 
     def _watch(self) -> None:
         while not self._stopped.wait(CHECK_EVERY):
-            if (reason := self.verdict(time.monotonic())) is not None:
+            try:
+                reason = self.verdict(time.monotonic())
+            except Exception:  # noqa: BLE001
+                # Whatever it is, a watchdog that is dead would be worse.
+                _log.exception("watchdog failed")
+                continue
+            if reason is not None:
                 self._end(reason)
                 return

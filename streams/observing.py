@@ -142,14 +142,14 @@ class Observer:
         progress = self._runtime.progress
         try:
             looks, member = await watch.look()
+            progress.grouped(time.monotonic(), rebalancing=bool(app.rebalancing), count=app.rebalancing_count)
+            progress.looked(time.monotonic(), looks, member=member)
         except Exception as error:  # noqa: BLE001  # whatever it is, nothing is known, and looking must go on
             progress.unseen()
             self.health.missing["kafka"] = type(error).__name__
             _log.debug("group not seen", error=f"{type(error).__name__}: {error}")
             return
         self.health.missing.pop("kafka", None)
-        progress.grouped(time.monotonic(), rebalancing=bool(app.rebalancing), count=app.rebalancing_count)
-        progress.looked(time.monotonic(), looks, member=member)
         if self._runtime.draining:
             self.health.state = "is draining"
         elif member is False:

@@ -212,7 +212,8 @@ class Progress:
         if (out := _since(self.outcast_since, now)) > limits.outcast:
             yield f"the broker has not had this worker in its group for {out:.0f} s"
         for (name, number), state in list(self.partitions.items()):
-            batches = self.topics[name].batches - state.passed_at
+            of_topic = self.topics.get(name)
+            batches = of_topic.batches - state.passed_at if of_topic is not None else 0
             if (passed := _since(state.passed_since, now)) > limits.stall and batches >= PASSED_OVER_BATCHES:
                 yield f"a record of {name}[{number}] was fetched {passed:.0f} s ago and passed over by {batches} batches"
             if (kept := _since(state.uncommitted_since, now)) > limits.stall:

@@ -161,6 +161,19 @@ async def test_readiness_names_the_store_that_is_missing(installed: Settings, wo
         assert worker.events("going on")
 
 
+async def test_a_static_member_that_comes_back_is_known(installed: Settings, workers: Workers) -> None:
+    static = {"BANYAN_KAFKA_INSTANCE": "one", "BANYAN_KAFKA_SESSION_TIMEOUT": "60s", "BANYAN_WORKER_STALL": "4s"}
+    before = workers("worker", "ingest", **static)
+    before.until("partitions")
+    before.kill()
+    worker = workers("worker", "ingest", **static, **PORT)
+    await until(lambda: get(worker, "/readyz")[0] == 200, worker.log.read_text)
+    await asyncio.sleep(5)  # longer than it would be left alone if the broker did not have it
+    assert get(worker, "/healthz")[0] == 200
+    await send(installed, turns(10))
+    await until_events(installed, 10)
+
+
 async def test_a_worker_that_was_stopped_comes_back_and_is_well(installed: Settings, workers: Workers) -> None:
     stopped = workers("worker", "ingest", BANYAN_WORKER_STALL="10s", **PORT)
     await until(lambda: get(stopped, "/readyz")[0] == 200, stopped.log.read_text)
