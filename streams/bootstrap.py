@@ -319,6 +319,12 @@ def _similarity(_settings: Settings, _model: str) -> Navigator:
     return BestFirst()
 
 
+def _random(_settings: Settings, _model: str) -> Navigator:
+    from memory.retrieval.agent_policy import RandomWalk  # noqa: PLC0415
+
+    return RandomWalk()
+
+
 def _openai_moves(settings: Settings, model: str) -> Navigator:
     from memory.adapters.openai.navigator import OpenAINavigator  # noqa: PLC0415
 
@@ -344,4 +350,8 @@ _SUMMARIZERS: Mapping[str, Callable[[Settings, str, CallBudget | None], Summariz
     "extractive": _extractive,
     "openai": _openai_summaries,
 }
-_NAVIGATORS: Mapping[str, Callable[[Settings, str], Navigator]] = {"similarity": _similarity, "openai": _openai_moves}
+_NAVIGATORS: Mapping[str, Callable[[Settings, str], Navigator]] = {
+    "similarity": _similarity,
+    "openai": _openai_moves,
+    "random": _random,
+}

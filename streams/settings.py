@@ -229,7 +229,7 @@ class Settings:
     summarizer: str = "extractive"
     """What writes summaries: `extractive` (offline) or `openai:MODEL`."""
     navigator: str = "similarity"
-    """What chooses the moves of the `agent` strategy: `similarity` (offline) or `openai:MODEL`."""
+    """What chooses the moves of the `agent` strategy: `similarity` (offline) or `openai:MODEL`; `random` to compare with."""
     broker: str = "localhost:9092"
     """Kafka brokers to ask first, `host:port`, several with commas."""
     model_dir: Path | None = None

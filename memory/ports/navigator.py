@@ -79,8 +79,6 @@ class Situation:
     """This one included, at least 1."""
     ways: Mapping[Action, Way] = field(default_factory=dict)
     """Moves that are allowed here."""
-    ahead: float = -1.0
-    """Highest cosine of a node that was in sight on the way and not visited; -1 when there is none."""
 
     @property
     def error(self) -> str:

@@ -50,10 +50,6 @@ class _Walk:
     def see(self, node: NodeId, similarity: float) -> None:
         self.sight[node] = similarity
 
-    @property
-    def ahead(self) -> float:
-        return max((similarity for node, similarity in self.sight.items() if node not in self.visited), default=-1.0)
-
 
 class Agent(Strategy):
     """
@@ -170,7 +166,6 @@ class Agent(Strategy):
                 walk=(),
                 moves_left=1,
                 ways=ways,
-                ahead=walk.ahead,
             )
             return place, situation
 

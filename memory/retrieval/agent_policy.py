@@ -1,15 +1,22 @@
-"""A navigator without a model: best-first by similarity, under the same moves as a model has."""
+"""Navigators without a model, under the same moves as a model has: best-first by similarity, and chance, to compare with."""
 
 from __future__ import annotations
 
-from memory.ports.navigator import MOVES, Action, Choice, Navigator, Situation
+import zlib
+
+from memory.ports.navigator import Action, Choice, Navigator, Situation
+
+LAST = 2
+"""Moves that are kept for stepping down to a leaf and stopping there."""
 
 
 class BestFirst(Navigator):
     """
-    Goes to the nearest node in reach that was not visited; at a leaf it stops once nothing that it has seen on the way is nearer.
+    Goes to the nearest summary in reach that was not visited, and with its last moves down to the nearest leaf, where it stops.
 
-    Where everything around was visited it goes up, or back to the root when the nearest node in sight lies further off.
+    Whoever stands on a node sees its children. So it does not step on leaves to look at them: in the layer above it goes on along
+    the layer, or up and down again, and each move brings the leaves of another node in sight. On LoCoMo this found a quarter more
+    turns in eight moves than stopping at the first leaf that nothing in sight was nearer than (docs/structures.md).
     """
 
     @property
@@ -19,22 +26,40 @@ class BestFirst(Navigator):
 
     async def choose(self, situation: Situation) -> Choice:
         """See `Navigator.choose`."""
-        fresh = [(action, way) for action, way in situation.ways.items() if not way.visited and action in MOVES]
-        leaf = situation.layer == situation.layers - 1
-        best = max(fresh, key=lambda each: (each[1].similarity, -MOVES.index(each[0])), default=None)
-        if leaf and situation.similarity >= situation.ahead:
-            return Choice(
-                action=Action.SUFFICIENT, reason=f"nothing in sight is nearer than this text ({situation.similarity:.2f})"
-            )
-        if leaf and situation.moves_left == 1:
-            return Choice(action=Action.SUFFICIENT, reason="no move is left")
-        if best is not None and (not leaf or best[1].similarity >= situation.ahead - 1e-6):
-            action, way = best
-            return Choice(action=action, reason=f"the nearest node in reach that was not visited ({way.similarity:.2f})")
+        ways = situation.ways
+        if situation.layer == situation.layers - 1:
+            return Choice(action=Action.SUFFICIENT, reason=f"the nearest text below the last node ({situation.similarity:.2f})")
+        above_leaves = situation.layer == situation.layers - 2
+        if above_leaves and situation.moves_left <= LAST and Action.DOWN in ways:
+            return Choice(action=Action.DOWN, reason="the last moves are for the nearest text")
+        fresh = [
+            (ways[action].similarity, action)
+            for action in (Action.DOWN, Action.LEFT, Action.RIGHT)
+            if action in ways and not ways[action].visited and not (action is Action.DOWN and above_leaves)
+        ]
+        if fresh:
+            similarity, action = max(fresh, key=lambda each: each[0])
+            return Choice(action=action, reason=f"the nearest node in reach that was not visited ({similarity:.2f})")
         for action in (Action.UP, Action.RESET):
-            if action in situation.ways:
-                return Choice(action=action, reason=f"a nearer node is in sight elsewhere ({situation.ahead:.2f})")
-        if best is not None:
-            action, way = best
-            return Choice(action=action, reason=f"the only way on ({way.similarity:.2f})")
+            if action in ways:
+                return Choice(action=action, reason="everything around was visited")
+        if Action.DOWN in ways:
+            return Choice(action=Action.DOWN, reason="only texts are left")
         return Choice(action=Action.INSUFFICIENT, reason="everything in reach was visited")
+
+
+class RandomWalk(Navigator):
+    """Any move that is possible, each as likely; the same walk for the same question. What another navigator has to beat."""
+
+    @property
+    def name(self) -> str:
+        """`random`."""
+        return "random"
+
+    async def choose(self, situation: Situation) -> Choice:
+        """See `Navigator.choose`."""
+        ways = sorted(situation.ways)
+        if not ways:
+            return Choice(action=Action.INSUFFICIENT, reason="no way is left")
+        drawn = zlib.crc32(f"{situation.question}\x00{len(situation.walk)}\x00{situation.layer}/{situation.node}".encode())
+        return Choice(action=ways[drawn % len(ways)], reason="by chance")

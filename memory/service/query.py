@@ -32,6 +32,9 @@ from memory.tree.provisional import without_phrases
 
 Grouping = Literal["none", "conversation", "document"]
 
+STRATEGIES: tuple[type[Strategy], ...] = (Hybrid, Collapsed, Traversal, Agent)
+"""Every way to read, the default first."""
+
 SOURCES_MAX = 20
 """Event ids that a summary's hit names."""
 GROUP_WIDTH = 10
@@ -50,6 +53,11 @@ class Context:
     hits: tuple[Hit, ...]
     """Those that are in it, in its order."""
     seq: int
+
+
+def strategies_for(structure: str) -> tuple[str, ...]:
+    """Names of the strategies that work on trees of a structure."""
+    return tuple(each.name for each in STRATEGIES if each.structures is None or structure in each.structures)
 
 
 class Query:
@@ -168,13 +176,7 @@ class Query:
         info = await self._store.tree(tree)
         check_model(info, self._embedder)
         if chosen.structures is not None and info.structure not in chosen.structures:
-            works = ", ".join(
-                sorted(
-                    name
-                    for name, other in self.strategies.items()
-                    if other.structures is None or info.structure in other.structures
-                )
-            )
+            works = ", ".join(sorted(strategies_for(info.structure)))
             raise QueryError(f"strategy {strategy!r} does not work on a {info.structure} tree; there {works} work")
         vector = await self.embed(text) if chosen.embeds else np.zeros(info.model.dimension, np.float32)
         # Up to the commits that were there when the question came: one read of the store less.

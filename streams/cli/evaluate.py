@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from streams.evaluation.timing import TimedEmbedder
 
 _FORMATS = ("locomo", "multihoprag", "passages")
-_STRATEGIES = ("hybrid", "collapsed", "traversal", "dense", "bm25")
-_READABLE = ("hybrid", "collapsed", "traversal")
+_STRATEGIES = ("hybrid", "collapsed", "traversal", "agent", "dense", "bm25")
+_READABLE = ("hybrid", "collapsed", "traversal", "agent")
 _STOPPING = "stopping after what is in hand; Ctrl-C again ends at once"
 _OPENAI = "openai:"
 
@@ -71,7 +71,7 @@ Formats, each a folder of JSON lines:
     "strategies",
     multiple=True,
     type=click.Choice(_STRATEGIES),
-    help="What to measure; may be repeated. Without it all are.",
+    help="What to measure; may be repeated. Without it all that work on the structure are.",
 )
 @click.option("--structure", metavar="S", help="How the trees grow (BANYAN_STRUCTURE).")
 @click.option(
@@ -130,14 +130,14 @@ async def evaluate(
         model=judge, skip=no_judge, yes=yes, tokens=context_tokens, concurrency=concurrency, prices=price, cache=answers
     )
     from streams.evaluation.formats import load  # noqa: PLC0415  # brings numpy
-    from streams.evaluation.run import conditions, open_memory  # noqa: PLC0415
+    from streams.evaluation.run import conditions, open_memory, strategies_for  # noqa: PLC0415
 
     dataset = load(name, folder).marked(*conditions(session.settings))
     session.output.note(
         f"{counted(len(dataset.records), 'item')} in {counted(len(dataset.trees), 'tree')}, "
         f"{counted(len(dataset.cases), 'question')} with evidence, {dataset.left_out} without"
     )
-    chosen = [each for each in _STRATEGIES if each in strategies] or list(_STRATEGIES)
+    chosen = [each for each in _STRATEGIES if each in strategies] or strategies_for(session.settings.tree.structure)
     with Interrupts(session.output, _STOPPING) as interrupts:
         memory, embedder = await open_memory(session.settings, data)
         try:

@@ -14,6 +14,7 @@ from memory.local import LocalMemory, open_local
 from memory.model import NodeKind
 from memory.ports.index import Scope
 from memory.results import Hit
+from memory.service import query as service
 from memory.settings import RetrievalSettings
 from streams.bootstrap import open_embedder, open_summarizer
 from streams.evaluation import metrics
@@ -21,7 +22,8 @@ from streams.evaluation.dataset import Case, Dataset
 from streams.evaluation.timing import TimedEmbedder
 from streams.settings import Settings
 
-STRATEGIES: Final = ("hybrid", "collapsed", "traversal", "dense", "bm25")
+BASELINES: Final = ("dense", "bm25")
+STRATEGIES: Final = ("hybrid", "collapsed", "traversal", "agent", *BASELINES)
 """What is measured when no strategy is named. The last two are what each half of `hybrid` finds alone."""
 LEAVES: Final = Scope(kinds=frozenset({NodeKind.LEAF}))
 """Evidence is what was inserted, so that only leaves are ranked."""
@@ -62,6 +64,12 @@ class StrategyRun:
     search_ms: list[float] = field(default_factory=list)
     """Of each turn-level search, the query's embedding included. Empty where nothing comparable was timed."""
     embed_ms: list[float] = field(default_factory=list)
+
+
+def strategies_for(structure: str) -> list[str]:
+    """Those of `STRATEGIES` that work on trees of a structure: the memory's own, and the baselines."""
+    own = service.strategies_for(structure)
+    return [each for each in STRATEGIES if each in own or each in BASELINES]
 
 
 async def open_memory(settings: Settings, data: Path | None) -> tuple[LocalMemory, TimedEmbedder]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from memory.model import EmbeddingModel, EventId, Item, Mark, Node, NodeId, Node
 from memory.ports.index import Scope
 from memory.ports.navigator import MOVES, Action, Choice, Navigator, Situation
 from memory.retrieval.agent import MOVES_MAX, Agent
-from memory.retrieval.agent_policy import BestFirst
+from memory.retrieval.agent_policy import BestFirst, RandomWalk
 from memory.retrieval.strategy import Question, Ranking
 from memory.structures.hat import Hat
 from memory.structures.parameters import HatParameters
@@ -225,30 +226,37 @@ async def test_a_node_that_is_gone_leads_back_to_the_root() -> None:
 
 
 async def test_the_offline_policy_beats_a_random_walk_of_the_same_length() -> None:
-    class Chance(Navigator):
-        def __init__(self) -> None:
-            self.rng = random.Random(11)
-
-        @property
-        def name(self) -> str:
-            return "chance"
-
-        async def choose(self, situation: Situation) -> Choice:
-            ways = [*situation.ways]
-            return Choice(action=self.rng.choice(ways) if ways else Action.INSUFFICIENT, reason="")
-
     given = vectors(240, seed=2, topics=30)
     memory = Memory(given, length=4)
     leaves = list(memory.items)
     scope = Scope(kinds=frozenset({NodeKind.LEAF}))
 
-    async def found(make: Callable[[], Navigator]) -> int:
-        navigator = make()
+    async def found(navigator: Navigator) -> int:
+        agent = Agent(memory, memory, navigator=navigator)
         hits = 0
         for number in range(0, 240, 4):
-            ranking = await Agent(memory, memory, navigator=navigator).rank(question(given[number], explain=False, scope=scope))
-            hits += leaves[number] in {one.node for one in ranking.ranked}
+            asked = replace(question(given[number], explain=False, scope=scope), text=f"question {number}")
+            hits += leaves[number] in {one.node for one in (await agent.rank(asked)).ranked}
         return hits
 
-    best, chance = await found(BestFirst), await found(Chance)
+    best, chance = await found(BestFirst()), await found(RandomWalk())
     assert best >= 3 * max(1, chance), (best, chance)
+
+
+async def test_the_offline_policy_looks_along_the_layer_above_the_leaves_and_ends_on_a_leaf(memory: Memory) -> None:
+    ranking = await Agent(memory, memory).rank(question(vectors(1)[0]))
+    steps = [line.split(" · ")[0] for line in ranking.trace]
+    assert len(steps) == MOVES_MAX
+    assert "layer 3" in steps[-1]
+    assert steps[-1].endswith("sufficient")
+    assert all("layer 3" not in line for line in steps[:-1])
+    assert "sufficient" in ranking.ranked[0].parts
+    assert sum(found.node in memory.items for found in ranking.ranked) > 5, "leaves of several nodes were in sight"
+
+
+async def test_a_random_walk_is_the_same_for_the_same_question(memory: Memory) -> None:
+    agent = Agent(memory, memory, navigator=RandomWalk())
+    one, two = [await agent.rank(question(vectors(1)[0])) for _ in range(2)]
+    other = await agent.rank(replace(question(vectors(1)[0]), text="another"))
+    assert one == two
+    assert one.trace != other.trace
