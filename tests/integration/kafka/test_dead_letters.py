@@ -72,7 +72,7 @@ async def test_a_worker_that_would_give_everything_up_ends_and_acknowledges_noth
     borne = workers("worker", "ingest", BANYAN_WORKER_DEAD_LETTERS_MAX="1")
     borne.until("dead letter", 300 - 10)
     borne.signal()
-    assert borne.ended() == 0
+    assert borne.ended() == 0, borne.log.read_text()[-2000:]
     letters = [decode_envelope(message.value) for message in await read(installed, names.dead_letters.name)]
     assert {(letter.partition, letter.offset) for letter in letters} == {
         (message.partition, message.offset) for message in await read(installed, names.turns.name)
