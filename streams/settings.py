@@ -22,6 +22,7 @@ from memory.errors import SettingError
 from memory.settings import MemorySettings
 from memory.structures.parameters import HatParameters
 from memory.tree.thresholds import MemTreeParameters
+from streams.setting_bounds import BOUNDS, TABLES, VARIABLES
 from streams.setting_values import Secret, parse_value
 
 CONFIG_FILE = "banyan.toml"
@@ -302,78 +303,6 @@ class Loaded:
         return functools.reduce(getattr, setting.path, self.settings)
 
 
-_TABLES = {"tree": "", "memory": "", "openai": "openai_", "log": "log_", "ingest": "ingest_", "summaries": "summaries_"}
-_TABLES |= {"retrieval": "retrieval_", "kafka": "kafka_", "redis": "redis_", "worker": "worker_", "metrics": "metrics_"}
-_TABLES |= {"serve": "serve_"}
-_VARIABLES = {"openai_api_key": "OPENAI_API_KEY", "openai_base_url": "OPENAI_BASE_URL"}
-_SECONDS = 86_400.0
-_BOUNDS: dict[str, tuple[float, float]] = {
-    "embedder_threads": (1, 16),
-    "embedder_dimensions": (1, 8_192),
-    "embedder_unrelated_cosine": (-1, 0.99),
-    "openai_timeout": (0.1, 3_600),
-    "openai_requests_per_minute": (1, 10_000_000),
-    "openai_tokens_per_minute": (1, 10**12),
-    "openai_price_in": (0, 1_000_000),
-    "openai_price_out": (0, 1_000_000),
-    "kafka_partitions": (1, 10_000),
-    "kafka_replication": (1, 10),
-    "kafka_retention": (60, 3_650 * _SECONDS),
-    "kafka_session_timeout": (1, 300),
-    "redis_connections_max": (1, 10_000),
-    "redis_timeout": (0.1, 300),
-    "redis_patience": (0, 3_600),
-    "redis_wait_replicas": (0, 16),
-    "redis_wait": (0.001, 300),
-    "worker_batch_records": (1, 10_000),
-    "worker_batch_wait": (0.001, 10),
-    "worker_read_ahead": (1, 1_000_000),
-    "worker_jobs_max": (1, 100_000),
-    "worker_grace": (0, 3_600),
-    "worker_patience": (0, _SECONDS),
-    "worker_stall": (1, _SECONDS),
-    "worker_dead_letters_max": (0, 1),
-    "worker_dead_letters_window": (10, 1_000_000),
-    "metrics_port": (0, 65_535),
-    "serve_port": (0, 65_535),
-    "serve_body_bytes_max": (1_024, 2**30),
-    "serve_bulk_bytes_max": (1_024, 2**30),
-    "serve_batch_records_max": (1, 100_000),
-    "serve_timeout": (0.1, 3_600),
-    "serve_query_patience": (0.01, 300),
-    "serve_query_cache_bytes": (0, 10**10),
-    "serve_rate": (0.01, 1_000_000),
-    "serve_concurrency": (1, 10_000),
-    "serve_connections_max": (1, 100_000),
-    "serve_grace": (0, 3_600),
-    "theta_base": (0.01, 0.99),
-    "theta_rate": (0, 5),
-    "depth_max": (1, 64),
-    "memory_length": (2, 32),
-    "ingest_batch_items": (1, 1_024),
-    "ingest_chunk_tokens": (32, 4_096),
-    "ingest_turn_characters_max": (1, 1_000_000),
-    "ingest_document_characters_max": (1, 1_000_000),
-    "ingest_attempts_max": (1, 10_000),
-    "ingest_embedder_patience": (0, _SECONDS),
-    "ingest_lease_after": (0, 10_000),
-    "ingest_lease_ttl": (0.1, 3_600),
-    "ingest_lease_wait": (0, 3_600),
-    "summaries_workers": (1, 256),
-    "summaries_attempts_max": (1, 1_000),
-    "summaries_linger": (0, 3_600),
-    "summaries_backoff": (0, _SECONDS),
-    "summaries_backoff_max": (0, _SECONDS),
-    "summaries_time_limit": (0.1, _SECONDS),
-    "summaries_text_characters_max": (100, 1_000_000),
-    "retrieval_k_max": (1, 100_000),
-    "retrieval_query_characters_max": (1, 1_000_000),
-    "retrieval_view_bytes_max": (1_000_000, 10**13),
-    "retrieval_bm25_k1": (0, 10),
-    "retrieval_bm25_b": (0, 1),
-}
-
-
 @functools.cache
 def known() -> Mapping[str, Setting]:
     """Every setting by its name, in the order of the page that documents them."""
@@ -421,7 +350,7 @@ def load(
     settings = Settings()
     for name, (value, origin) in given.items():
         setting = known()[name]
-        parsed = parse_value(value, setting.kind, label=_label(setting, origin), bounds=_BOUNDS.get(name))
+        parsed = parse_value(value, setting.kind, label=_label(setting, origin), bounds=BOUNDS.get(name))
         settings = _with(settings, setting.path, parsed)
     _check_store(settings)
     origins = {name: given[name][1] if name in given else "default" for name in known()}
@@ -433,10 +362,10 @@ def _walk(value: Any, path: tuple[str, ...], prefix: str) -> Iterator[Setting]:
     for each in fields(value):
         current = getattr(value, each.name)
         if is_dataclass(current):
-            yield from _walk(current, (*path, each.name), prefix + _TABLES[each.name])
+            yield from _walk(current, (*path, each.name), prefix + TABLES[each.name])
             continue
         name = prefix + each.name
-        variable = _VARIABLES.get(name, _PREFIX + name.upper())
+        variable = VARIABLES.get(name, _PREFIX + name.upper())
         yield Setting(name=name, variable=variable, path=(*path, each.name), kind=kinds[each.name], default=current)
 
 

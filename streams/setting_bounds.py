@@ -1,0 +1,77 @@
+"""What settings are called and may be: the tables' prefixes, variables with names of their own, the bounds of numbers."""
+
+from __future__ import annotations
+
+TABLES = {"tree": "", "memory": "", "openai": "openai_", "log": "log_", "ingest": "ingest_", "summaries": "summaries_"}
+TABLES |= {"retrieval": "retrieval_", "kafka": "kafka_", "redis": "redis_", "worker": "worker_", "metrics": "metrics_"}
+TABLES |= {"serve": "serve_"}
+"""What a group's settings begin with, by its name in `Settings`."""
+VARIABLES = {"openai_api_key": "OPENAI_API_KEY", "openai_base_url": "OPENAI_BASE_URL"}
+"""Where it is not BANYAN_ and the setting's name."""
+_DAY = 86_400.0
+BOUNDS: dict[str, tuple[float, float]] = {
+    "embedder_threads": (1, 16),
+    "embedder_dimensions": (1, 8_192),
+    "embedder_unrelated_cosine": (-1, 0.99),
+    "openai_timeout": (0.1, 3_600),
+    "openai_requests_per_minute": (1, 10_000_000),
+    "openai_tokens_per_minute": (1, 10**12),
+    "openai_price_in": (0, 1_000_000),
+    "openai_price_out": (0, 1_000_000),
+    "kafka_partitions": (1, 10_000),
+    "kafka_replication": (1, 10),
+    "kafka_retention": (60, 3_650 * _DAY),
+    "kafka_session_timeout": (1, 300),
+    "redis_connections_max": (1, 10_000),
+    "redis_timeout": (0.1, 300),
+    "redis_patience": (0, 3_600),
+    "redis_wait_replicas": (0, 16),
+    "redis_wait": (0.001, 300),
+    "worker_batch_records": (1, 10_000),
+    "worker_batch_wait": (0.001, 10),
+    "worker_read_ahead": (1, 1_000_000),
+    "worker_jobs_max": (1, 100_000),
+    "worker_grace": (0, 3_600),
+    "worker_patience": (0, _DAY),
+    "worker_stall": (1, _DAY),
+    "worker_dead_letters_max": (0, 1),
+    "worker_dead_letters_window": (10, 1_000_000),
+    "metrics_port": (0, 65_535),
+    "serve_port": (0, 65_535),
+    "serve_body_bytes_max": (1_024, 2**30),
+    "serve_bulk_bytes_max": (1_024, 2**30),
+    "serve_batch_records_max": (1, 100_000),
+    "serve_timeout": (0.1, 3_600),
+    "serve_query_patience": (0.01, 300),
+    "serve_query_cache_bytes": (0, 10**10),
+    "serve_rate": (0.01, 1_000_000),
+    "serve_concurrency": (1, 10_000),
+    "serve_connections_max": (1, 100_000),
+    "serve_grace": (0, 3_600),
+    "theta_base": (0.01, 0.99),
+    "theta_rate": (0, 5),
+    "depth_max": (1, 64),
+    "memory_length": (2, 32),
+    "ingest_batch_items": (1, 1_024),
+    "ingest_chunk_tokens": (32, 4_096),
+    "ingest_turn_characters_max": (1, 1_000_000),
+    "ingest_document_characters_max": (1, 1_000_000),
+    "ingest_attempts_max": (1, 10_000),
+    "ingest_embedder_patience": (0, _DAY),
+    "ingest_lease_after": (0, 10_000),
+    "ingest_lease_ttl": (0.1, 3_600),
+    "ingest_lease_wait": (0, 3_600),
+    "summaries_workers": (1, 256),
+    "summaries_attempts_max": (1, 1_000),
+    "summaries_linger": (0, 3_600),
+    "summaries_backoff": (0, _DAY),
+    "summaries_backoff_max": (0, _DAY),
+    "summaries_time_limit": (0.1, _DAY),
+    "summaries_text_characters_max": (100, 1_000_000),
+    "retrieval_k_max": (1, 100_000),
+    "retrieval_query_characters_max": (1, 1_000_000),
+    "retrieval_view_bytes_max": (1_000_000, 10**13),
+    "retrieval_bm25_k1": (0, 10),
+    "retrieval_bm25_b": (0, 1),
+}
+"""Least and greatest number, of a duration in seconds, by the setting's name."""
