@@ -13,7 +13,7 @@ from memory.adapters.embedded.clock import SystemClock
 from memory.adapters.embedded.extractive import ExtractiveSummarizer
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.errors import TransientError, TreeNotFoundError
-from memory.model import TreeId
+from memory.model import NodeId, TreeId
 from memory.ports.embedder import Embedder
 from memory.ports.jobs import SummaryJob
 from memory.ports.store import TreeStore
@@ -216,6 +216,7 @@ async def open_summarizing(
             before=before,
             clock=clock,
             log=_log,
+            dirty=lambda tree, limit: retry("reading what waits", lambda: _dirty(backend.store, tree, limit)),
         )
         summarize = Summarize(
             store=backend.store,
@@ -239,6 +240,12 @@ async def open_summarizing(
             jobs=jobs, claims=backend.claims, summarize=summarize, settings=settings.memory.summaries, given_up=given_up
         )
         return Summarizing(jobs, dead, retry, pool, summarize, backend.store, parts.pop_all())
+
+
+async def _dirty(store: TreeStore, tree: TreeId, limit: int) -> Sequence[NodeId]:
+    with suppress(TreeNotFoundError):
+        return [dirty.node for dirty in await store.dirty(tree, limit=limit)]
+    return ()
 
 
 async def _ask(store: TreeStore) -> None:

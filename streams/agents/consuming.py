@@ -1,9 +1,12 @@
-"""The loop that all agents of records share: take a micro-batch, have it put into the trees, acknowledge it in order."""
+"""The loop that all agents of records share: read ahead, put micro-batches into the trees, acknowledge in order."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
+from streams.acknowledging import Message
+from streams.agents.lanes import Lanes
 from streams.deliveries import delivery
 
 if TYPE_CHECKING:
@@ -15,18 +18,42 @@ async def consume(stream: Any, runtime: Runtime[Ingesting]) -> None:
     """
     Read a Faust stream to its end.
 
-    Faust commits past a held record at the head of a partition, so the order of acknowledgements is the whole of the guarantee:
-    one batch at a time, in order of arrival, after everything that the batch caused is durable. An error that left this function
+    Faust commits past a held record at the head of a partition, so the order of acknowledgements is the whole of the guarantee: of
+    each partition in order of arrival, after everything that the records caused is durable. An error that left this function
     would acknowledge what it was on; it ends the process instead.
     """
-    settings = runtime.settings.worker
-    async for events in stream.noack_take(settings.batch_records, within=settings.batch_wait.total_seconds()):
+    settings = runtime.settings
+    now = asyncio.get_running_loop().time
+    lanes = Lanes(window=settings.worker.read_ahead, share=settings.memory.ingest.batch_items, now=now)
+    reading = asyncio.current_task()
+    assert reading is not None
+    working = asyncio.ensure_future(_work(lanes, runtime))
+    # One that ends by itself has failed; then nothing is to be read either.
+    working.add_done_callback(lambda done: None if done.cancelled() else reading.cancel())
+    try:
+        async for events in stream.noack_take(settings.worker.batch_records, within=settings.worker.batch_wait.total_seconds()):
+            await runtime.unless_draining()
+            messages = [Message(delivery(event), event.ack) for event in events]
+            runtime.taken([message.delivery for message in messages])
+            lanes.stand(messages)
+            await lanes.room()
+        await lanes.rest()
+    except asyncio.CancelledError:
+        if working.done() and not working.cancelled() and (error := working.exception()) is not None:
+            raise error from None
+        raise
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
+async def _work(lanes: Lanes, runtime: Runtime[Ingesting]) -> None:
+    """One batch after the other, each from all trees in turn."""
+    while True:
+        messages = await lanes.take(runtime.settings.worker.batch_records)
         await runtime.unless_draining()
-        deliveries = [delivery(event) for event in events]
-        runtime.taken(deliveries)
         with runtime.batch():
             pipeline = await runtime.pipeline()
-            await pipeline.batches.take(deliveries)
-            for event in events:
-                event.ack()
-        runtime.acknowledged(deliveries)
+            await pipeline.batches.take([message.delivery for message in messages])
+            acknowledged = lanes.settle(messages)
+        runtime.acknowledged(acknowledged)

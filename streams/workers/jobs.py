@@ -8,7 +8,6 @@ those that stand before them in their partition.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -19,21 +18,20 @@ from memory.ports.clock import Clock
 from memory.ports.jobs import SummaryJob, SummaryJobs
 from memory.service.stages import Stages
 from streams import tracing
+from streams.acknowledging import Message, Standing
 from streams.deliveries import Delivery
 from streams.spending import begin, milliseconds
+from streams.workers.spilling import Spill
 
 STAGES = ("read", "model", "embed", "write")
 """On the line of each job, summed over the calls that it took."""
+MESSAGES_A_NODE = 16
+"""Kept, for traces and dead letters; the first alone would do, since nothing behind it is acknowledged before it."""
+SHARES = 4
+"""Parts that the room is in when one tree floods: it has one, the others are for those that come."""
+__all__ = ["Message", "TakenJobs"]
 _Key = tuple[TreeId, NodeId]
-
-
-@dataclass(slots=True, eq=False)
-class Message:
-    """One message in hand."""
-
-    delivery: Delivery
-    acknowledge: Callable[[], None]
-    settled: bool = False
+Dirty = Callable[[TreeId, int], Awaitable[Sequence[NodeId]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +54,12 @@ class TakenJobs(SummaryJobs):
 
     Args:
         queue: in this process; coalesces, delays, lets trees take turns.
-        room: messages in hand above which `room` waits.
+        room: nodes in hand above which `room` waits.
         before: awaited when a job has ended, before its messages are acknowledged.
         clock: for the log.
         log: gets one line a job.
+        dirty: gives a tree's dirty nodes, at most so many; waits until they can be had. Without it a tree that floods is held as
+            far as there is room.
     """
 
     def __init__(
@@ -70,7 +70,10 @@ class TakenJobs(SummaryJobs):
         before: Callable[[], Awaitable[object]],
         clock: Clock,
         log: structlog.stdlib.BoundLogger,
+        dirty: Dirty | None = None,
     ) -> None:
+        self._dirty = dirty
+        self._spill = Spill()
         self._queue = queue
         self._room = room
         self._before = before
@@ -84,48 +87,52 @@ class TakenJobs(SummaryJobs):
         self._waiting: dict[_Key, list[Message]] = {}
         """Taken since the node was last claimed."""
         self._claimed: dict[_Key, list[Message]] = {}
-        self._order: dict[tuple[str, int], deque[Message]] = {}
-        """By partition, in order of arrival, those not yet acknowledged."""
+        self._standing = Standing()
         self._changed = asyncio.Condition()
         self.draining = False
-        self.in_hand = 0
+
+    @property
+    def in_hand(self) -> int:
         """Messages taken and not yet acknowledged."""
+        return self._standing.count
 
     def stand(self, message: Message) -> None:
         """A message has come; to be called for each in order of arrival, before anything else is done with it."""
-        partition = (message.delivery.topic, message.delivery.partition)
-        self._order.setdefault(partition, deque()).append(message)
-        self.in_hand += 1
+        self._standing.stand(message)
 
     async def take(self, job: SummaryJob, message: Message) -> None:
         """Put the job that a message brought."""
-        self._waiting.setdefault((job.tree, job.node), []).append(message)
+        known = self._waiting.get((job.tree, job.node))
+        if known is None and self._floods(job.tree):
+            if self._spill.add(job.tree, message):
+                await self.settle([message])
+            return
+        if known is not None and len(known) >= MESSAGES_A_NODE:
+            await self.settle([message])
+        else:
+            self._waiting.setdefault((job.tree, job.node), []).append(message)
         await self._queue.put(job.tree, [job.node], seq=job.seq)
+
+    def _floods(self, tree: TreeId) -> bool:
+        return self._dirty is not None and (tree in self._spill or self._queue.backlog(tree) >= self._share)
+
+    @property
+    def _share(self) -> int:
+        return max(1, self._room // SHARES)
 
     async def settle(self, messages: Sequence[Message]) -> None:
         """Messages have been dealt with: acknowledge what stands at the head of each partition and is settled."""
-        for message in messages:
-            message.settled = True
-        done: list[Delivery] = []
-        for partition in {(message.delivery.topic, message.delivery.partition) for message in messages}:
-            order = self._order[partition]
-            while order and order[0].settled:
-                message = order.popleft()
-                message.acknowledge()
-                done.append(message.delivery)
-        self.in_hand -= len(done)
-        self.acknowledged(done)
+        self.acknowledged(self._standing.settle(messages))
         await self._tell()
 
     async def room(self) -> None:
         """Wait until there is room for more messages."""
         async with self._changed:
-            await self._changed.wait_for(lambda: self.in_hand < self._room)
+            await self._changed.wait_for(lambda: self._queue.backlog() < self._room)
 
     def oldest(self) -> float | None:
         """When the oldest message in hand was sent, in seconds since 1970; any thread may ask."""
-        heads = [order[0] for order in list(self._order.values()) if order]
-        return min((message.delivery.timestamp for message in heads), default=None)
+        return self._standing.oldest()
 
     async def rest(self) -> None:
         """Wait until no job is claimed; with `draining` set, none will be any more."""
@@ -159,7 +166,8 @@ class TakenJobs(SummaryJobs):
         messages = self._claimed.pop(key, [])
         await self._queue.done(job)
         await self._before()
-        await self.settle(messages)
+        await self.settle([*messages, *self._spill.done(job.tree, job.node)])
+        await self._refill(job.tree)
         run = self._runs.pop(key)
         seconds = self._clock.monotonic() - run.began
         self.stages.took("summary", seconds)
@@ -182,6 +190,7 @@ class TakenJobs(SummaryJobs):
             run.end()
         if (messages := self._claimed.pop(key, None)) is not None:
             self._waiting[key] = [*messages, *self._waiting.get(key, [])]
+        self._spill.retried(job.tree, job.node)
         await self._queue.retry(job, after=after, failed=failed)
         await self._tell()
 
@@ -192,6 +201,21 @@ class TakenJobs(SummaryJobs):
     def backlog(self, tree: TreeId | None = None) -> int:
         """Jobs waiting, delayed or claimed."""
         return self._queue.backlog(tree)
+
+    async def _refill(self, tree: TreeId) -> None:
+        """Read the dirty nodes of a tree whose messages were not held, when half of its share is free."""
+        while self._dirty is not None and self._spill.wants(tree) and self._queue.backlog(tree) <= self._share // 2:
+            self._spill.begin(tree)
+            try:
+                nodes = await self._dirty(tree, self._share)
+            except BaseException:
+                self._spill.give_up(tree)
+                raise
+            claimed = [node for of, node in self._claimed if of == tree]
+            self._spill.found(tree, nodes, whole=len(nodes) < self._share, claimed=claimed)
+            await self._queue.put(tree, nodes)
+            self._queue.hurry(tree)  # they have waited
+            await self.settle(self._spill.settled(tree))
 
     async def _tell(self) -> None:
         async with self._changed:

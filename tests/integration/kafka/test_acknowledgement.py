@@ -135,7 +135,7 @@ class Stuck:
 async def test_ours_loses_nothing_when_a_batch_never_ends(installed: Settings) -> None:
     await sent(installed)
     stuck = Stuck()
-    pipeline = cast("Ingesting", type("Pipeline", (), {"batches": stuck}))
+    pipeline = cast("Ingesting", type("Pipeline", (), {"batches": stuck, "stages": ()}))
 
     async def opened(_settings: Settings) -> Ingesting:
         return pipeline
