@@ -51,7 +51,9 @@ class MemoryIndex(NodeIndex):
 
     async def search(self, tree: TreeId, query: IndexQuery) -> IndexAnswer:
         index = self.trees.get(tree, PlainIndex())
-        best = index.best(index.dense(query), query.scope, query.dense_k)
+        dense = index.best(index.dense(query), query.scope, query.dense_k)
+        lexical = index.best(index.lexical(query), query.scope, query.lexical_k)
+        best = list(dict.fromkeys([*dense, *lexical]))
         return IndexAnswer(seq=self.seqs.get(tree, 0), found=await self.score(tree, query, best), around=[])
 
     async def score(self, tree: TreeId, query: IndexQuery, nodes: Sequence[NodeId]) -> list[Candidate]:
