@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
+import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 from urllib.error import HTTPError
@@ -13,9 +16,12 @@ import pytest
 
 from memory.errors import EmbedderError, SettingError, StoreUnavailableError
 from streams.broker import BrokerUnavailableError
+from streams.deliveries import Delivery
 from streams.health import Health
+from streams.metric_readings import of_worker
 from streams.metrics import Meter
 from streams.metrics_port import MetricsPort
+from streams.progress import Limits, PartitionLook, Progress
 from streams.settings import MetricsSettings
 
 
@@ -97,3 +103,37 @@ def test_a_closed_port_answers_no_more(health: Health) -> None:
     made.close()
     with pytest.raises(OSError, match="refused"):
         get(made, "/healthz")
+
+
+def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(SettingError, match=r"banyan-memory\[metrics\]"):
+        Meter("ingest", list)
+
+
+def test_it_is_scraped_while_the_worker_goes_on() -> None:
+    progress = Progress()
+    health = Health(state="")
+    stop = threading.Event()
+
+    def work() -> None:
+        for number in itertools.count():
+            if stop.is_set():
+                return
+            topic = f"t{number % 50}"
+            batch = [Delivery(topic=topic, partition=number % 7, offset=number, key=None, value=None)]
+            progress.taken(number, batch)
+            progress.done(number, batch)
+            look = PartitionLook(topic=topic, partition=number % 7, end=9, position=9, delivered=None, committed=None)
+            progress.looked(number, [look] if number % 3 else [])
+
+    working = threading.Thread(target=work)
+    working.start()
+    try:
+        meter = Meter("ingest", lambda: of_worker(health, progress))
+        for _ in range(100):
+            list(meter.registry.collect())
+            progress.verdict(0.0, Limits(stall=1, in_hand=1, outcast=1))
+    finally:
+        stop.set()
+        working.join()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -14,6 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from memory.errors import SettingError
 from memory.ports.jobs import SummaryJob
 from memory.service.ingest import Ingest
 from memory.settings import IngestSettings
@@ -207,3 +209,9 @@ def test_stopping_ends_it(spans: InMemorySpanExporter) -> None:
     assert tracing.sent("turns")
     stop()
     assert tracing.sent("turns") == ()
+
+
+def test_without_the_packages_it_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    with pytest.raises(SettingError, match=r"banyan-memory\[tracing\]"):
+        tracing.configure_tracing("test")
