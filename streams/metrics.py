@@ -149,7 +149,7 @@ class Meter:
             STAGE_SECONDS.name, STAGE_SECONDS.help, STAGE_SECONDS.labels, buckets=STAGE_BOUNDS, registry=self.registry
         )
         self._stages = {stage: self._stage.labels(stage) for stage in STAGES[role]}
-        self.registry.register(_Readings([metric for metric in metrics_of(role) if metric.kind is not Kind.HISTOGRAM], read))
+        self.registry.register(Readings([metric for metric in metrics_of(role) if metric.kind is not Kind.HISTOGRAM], read))
 
     def stage(self, name: str, seconds: float) -> None:
         """A stage of this role's has ended."""
@@ -160,7 +160,7 @@ class Meter:
         self._batch.labels(topic).observe(records)
 
 
-class _Readings:
+class Readings:
     """Reads plain numbers as Prometheus asks for them."""
 
     def __init__(self, metrics: Iterable[Metric], read: Callable[[], Iterable[Reading]]) -> None:

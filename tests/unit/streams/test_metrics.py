@@ -12,10 +12,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streams.health import DEPENDENCIES
 from streams.metrics import COMMON, INGEST, STAGES, SUMMARIES, Kind, Meter, Metric, Reading, metrics_of
+from streams.query.metrics import SERVICE
 
 PAGE = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `(?P<name>banyan_[a-z_]+)` \| (?P<kind>\w+) \|(?P<labels>[^|]*)\|", re.MULTILINE)
-BOUNDED = {"version", "role", "dependency", "topic", "partition", "stage", "what", "outcome", "direction"}
+BOUNDED = {"version", "role", "dependency", "topic", "partition", "stage", "what", "outcome", "direction"} | {
+    "route",
+    "method",
+    "status",
+    "problem",
+}
 
 
 def on_page(part: str) -> dict[str, tuple[str, tuple[str, ...]]]:
@@ -28,10 +34,12 @@ def declared(metrics: Iterable[Metric]) -> dict[str, tuple[str, tuple[str, ...]]
 
 def test_the_page_has_every_metric_with_its_type_and_labels_and_no_other() -> None:
     common, rest = PAGE.split("Ingest workers:\n")
-    ingest, summaries = rest.split("Summary workers:\n")
+    ingest, rest = rest.split("Summary workers:\n")
+    summaries, service = rest.split("The query service (")
     assert on_page(common) == declared(COMMON)
     assert on_page(ingest) == declared(INGEST)
     assert on_page(summaries) == declared(SUMMARIES)
+    assert on_page(service) == declared(SERVICE)
 
 
 def test_the_page_names_every_stage_and_dependency() -> None:
@@ -53,7 +61,7 @@ def test_the_registry_has_what_is_declared(role: str) -> None:
 
 
 def test_no_label_can_take_any_number_of_values() -> None:
-    assert {label for metric in (*COMMON, *INGEST, *SUMMARIES) for label in metric.labels} == BOUNDED
+    assert {label for metric in (*COMMON, *INGEST, *SUMMARIES, *SERVICE) for label in metric.labels} == BOUNDED
 
 
 def scraped(meter: Meter) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -107,7 +115,6 @@ def test_the_page_has_every_event_of_the_log_and_no_other() -> None:
     logged = {
         (found["event"], found["level"].replace("exception", "error"))
         for path in STREAMS.rglob("*.py")
-        if path.parent.name != "query"  # the HTTP service, which has a page of its own
         for found in LINE.finditer(path.read_text(encoding="utf-8"))
     }
     table = PAGE.split("## Log lines")[1]

@@ -1,0 +1,1 @@
+"""The query service: a memory over HTTP (design section 10)."""

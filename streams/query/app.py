@@ -1,0 +1,167 @@
+"""The application: routes, errors, and the OpenAPI document."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from memory.errors import BanyanError
+from memory.settings import IngestSettings
+from streams.metrics import Reading
+from streams.query import health, models, posting, reading, streaming
+from streams.query.envelope import Envelope
+from streams.query.guard import Guard
+from streams.query.metrics import ServiceMeter
+from streams.query.problems import KINDS, MEDIA_TYPE, Problem, invalid, problem_of
+from streams.query.service import Service
+
+_DESCRIPTION = """
+A streaming memory for LLM applications: turns and documents grow, online, into a tree you can ask.
+
+Keys are sent as `Authorization: Bearer banyan_…`. Every error is a problem (RFC 9457); 429 and 503 say in `Retry-After` when to try
+again. Every answer says in `seq` which commit it covers.
+"""
+_STATUSES: Mapping[str, Sequence[int]] = {"get": (), "post": (408, 413, 415)}
+_ALWAYS = (400, 401, 403, 404, 409, 421, 422, 429, 500, 503, 504)
+_BY_STATUS = {404: "not-found", 405: "method-not-allowed", 413: "body-too-large", 415: "media-type"}
+_log = structlog.stdlib.get_logger("streams.query")
+
+
+def create_app(service: Service, guard: Guard, *, limits: IngestSettings, version: str = "0") -> FastAPI:
+    """
+    The application over a service.
+
+    Args:
+        service: what answers.
+        guard: who is let in, and how often.
+        limits: of records.
+        version: shown in the document.
+
+    Raises:
+        SettingError: a package is not installed.
+    """
+    app = FastAPI(title="Banyan", version=version, description=_DESCRIPTION, redoc_url=None, redirect_slashes=False)
+    meter = ServiceMeter(lambda: _readings(service))
+    app.state.service = service
+    app.state.guard = guard
+    app.state.limits = limits
+    app.state.meter = meter
+    app.state.draining = asyncio.Event()
+    for router in (health.open_router, health.router, reading.router, posting.router, streaming.router):
+        app.include_router(router)
+    app.add_middleware(Envelope, meter=meter)
+    app.add_exception_handler(Problem, _on_problem)
+    app.add_exception_handler(BanyanError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_http)
+    _document(app)
+    return app
+
+
+def _answer(request: Request, problem: Problem) -> Response:
+    meter: ServiceMeter = request.app.state.meter
+    meter.problems[problem.kind.name] += 1
+    return problem.response(getattr(request.state, "request_id", ""))
+
+
+async def _on_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    return _answer(request, error)
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, BanyanError)
+    problem = problem_of(error)
+    if problem.kind.status >= 500:
+        request_id = getattr(request.state, "request_id", "")
+        _log.warning("request failed", request=request_id, error=type(error).__name__, reason=str(error)[:500])
+    return _answer(request, problem)
+
+
+async def _on_invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    wrong = error.errors()
+    if wrong and wrong[0]["type"] == "json_invalid":
+        said = wrong[0].get("ctx", {}).get("error", "")
+        return _answer(request, Problem("bad-request", f"the body is not JSON: {said} at character {wrong[0]['loc'][-1]}"))
+    return _answer(request, invalid([{"field": _field(each["loc"]), "reason": _reason(each)} for each in wrong[:20]]))
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    kind = _BY_STATUS.get(error.status_code, "bad-request")
+    detail = {
+        "not-found": "there is nothing at this address; /docs has those that there are",
+        "method-not-allowed": f"{request.method} is not taken here",
+    }.get(kind, str(error.detail))
+    return _answer(request, Problem(kind, detail, headers=error.headers or {}))
+
+
+def _field(location: Iterable[Any]) -> str:
+    """Where it is wrong; without FastAPI's word for where that was sent."""
+    parts = [str(part)[:100] for part in location]
+    return ".".join(parts[1:] or parts)
+
+
+def _reason(wrong: Mapping[str, Any]) -> str:
+    """Pydantic's words; never the value."""
+    message = str(wrong["msg"])
+    return message[:1].lower() + message[1:300]
+
+
+def _readings(service: Service) -> Iterable[Reading]:
+    counts = service.counts
+    yield Reading("banyan_query_degraded_total", counts.degraded)
+    yield Reading("banyan_query_waits_total", counts.waits - counts.waits_in_vain, ("covered",))
+    yield Reading("banyan_query_waits_total", counts.waits_in_vain, ("in vain",))
+    embedder = service.embedder
+    yield Reading("banyan_query_cache_hits_total", embedder.hits if embedder is not None else 0)
+    yield Reading("banyan_query_cache_misses_total", embedder.misses if embedder is not None else 0)
+    yield Reading("banyan_query_cache_bytes", embedder.bytes if embedder is not None else 0)
+
+
+def _document(app: FastAPI) -> None:
+    """Complete the OpenAPI document: keys, problems on every operation, and the records' models."""
+    made = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is not None:
+            return app.openapi_schema
+        document = made()
+        schemas = document["components"]["schemas"]
+        for model in (models.TurnIn, models.DocumentIn, models.ProblemOut):
+            own = model.model_json_schema(ref_template="#/components/schemas/{model}")
+            schemas.update(own.pop("$defs", {}))
+            schemas[model.__name__] = own
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        for path, operations in document["paths"].items():
+            for method, operation in operations.items():
+                if path in ("/healthz", "/readyz"):
+                    continue
+                operation["security"] = [{"key": []}]
+                operation["responses"].pop("422", None)
+                for status in (*_ALWAYS, *_STATUSES.get(method, ())):
+                    operation["responses"][str(status)] = _problem_response(status)
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _problem_response(status: int) -> dict[str, Any]:
+    kinds = [kind for kind in KINDS.values() if kind.status == status]
+    said: dict[str, Any] = {
+        "description": "; ".join(f"`{kind.name}`: {kind.title.lower()}" for kind in kinds),
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}},
+    }
+    if status in (429, 503):
+        said["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
+    return said

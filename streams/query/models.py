@@ -1,0 +1,393 @@
+"""
+The HTTP contract as Pydantic models: what requests may say, and what answers look like.
+
+Requests are validated by them. Answers are made by `streams.answers`, so that they are those of the command line; their models
+describe them in the OpenAPI document, and tests hold the one to the other. Records are read by the decoder that Kafka and files
+share; their models are for the document too.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+WAIT_SECONDS = 5.0
+WAIT_SECONDS_MAX = 30.0
+SEQ_MAX = 2**42
+K_HINT = 10_000
+
+FilterValue = str | bool | int | float
+Strategy = Annotated[
+    str, Field(max_length=32, description="`hybrid`, `collapsed`, `traversal`, `bm25`, or one that the tree's structure has.")
+]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Asking(_Request):
+    """What every question may say."""
+
+    query: str = Field(description="The question, in words; never a query language.", examples=["Where does Ana live now?"])
+    strategy: Strategy = "hybrid"
+    filter: dict[str, FilterValue] = Field(
+        default_factory=dict,
+        max_length=32,
+        description="All must hold: `kind` (leaf or summary), `speaker`, `conversation`, `source`; any other name is one of the "
+        "record's metadata.",
+        examples=[{"speaker": "Ana"}],
+    )
+    since: str | None = Field(None, max_length=64, description="Not before this time, ISO 8601.", examples=["2026-01-01"])
+    until: str | None = Field(None, max_length=64, description="Before this time.", examples=["2026-06-01T00:00:00Z"])
+    min_seq: int | None = Field(None, ge=0, le=SEQ_MAX, description="The answer must cover this commit; waits for it.")
+    wait_for: str | None = Field(None, min_length=1, max_length=256, description="The answer must cover this event; waits for it.")
+    wait_seconds: float = Field(WAIT_SECONDS, ge=0, le=WAIT_SECONDS_MAX, description="How long to wait for those.")
+
+
+class SearchRequest(Asking):
+    """A question."""
+
+    k: int = Field(10, ge=1, le=K_HINT, description="Hits wanted; BANYAN_RETRIEVAL_K_MAX bounds it, by default to 1,000.")
+    group: Literal["none", "conversation", "document"] = Field("none", description="One hit a conversation or document, its best.")
+    explain: bool = Field(False, description="Say what each score is made of, and what the strategy did.")
+
+
+class ContextRequest(Asking):
+    """A question whose answer is packed for a prompt."""
+
+    tokens: int = Field(ge=1, le=1_000_000, description="Longest text, in tokens of about four characters.", examples=[500])
+
+
+class TurnIn(BaseModel):
+    """One turn of a conversation. Further members are kept in `metadata`."""
+
+    model_config = ConfigDict(extra="allow")
+    id: str = Field(
+        min_length=1, max_length=256, description="Yours; makes the turn idempotent within its tree.", examples=["t-981"]
+    )
+    text: str = Field(min_length=1, examples=["I moved to Porto in May."])
+    conversation: str | None = Field(None, min_length=1, max_length=1024, examples=["c-7"])
+    speaker: str | None = Field(None, min_length=1, max_length=1024, examples=["Ana"])
+    at: str | None = Field(None, description="ISO 8601; without a zone UTC.", examples=["2026-05-08T13:56:00Z"])
+    metadata: dict[str, Any] = Field(default_factory=dict, max_length=64)
+
+
+class DocumentIn(BaseModel):
+    """One document. Further members are kept in `metadata`."""
+
+    model_config = ConfigDict(extra="allow")
+    id: str = Field(
+        min_length=1, max_length=256, description="Yours; makes the document idempotent within its tree.", examples=["d-55"]
+    )
+    text: str = Field(min_length=1, examples=["The harbour tunnel opens in June."])
+    title: str | None = Field(None, min_length=1, max_length=1024, examples=["A tunnel opens"])
+    source: str | None = Field(None, min_length=1, max_length=1024, examples=["The Harbour Post"])
+    url: str | None = Field(None, min_length=1, max_length=4096)
+    published_at: str | None = Field(None, description="ISO 8601; without a zone UTC.", examples=["2026-05-08"])
+    metadata: dict[str, Any] = Field(default_factory=dict, max_length=64)
+
+
+# ------------------------------------------------------------------------------------------------------------------ answers
+
+
+class EventOut(BaseModel):
+    """What became of one record."""
+
+    id: str
+    status: Literal["accepted", "duplicate", "conflict", "rejected"]
+    seq: int | None = Field(description="The commit that holds it; null when that is not known yet (Kafka), or it was rejected.")
+    reason: str | None = Field(description="Why it was not accepted.")
+
+
+class IngestAnswer(BaseModel):
+    """What became of the records, in their order."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"events": [{"id": "t-981", "status": "accepted", "seq": 17, "reason": None}], "seq": 17}]}
+    )
+    events: list[EventOut]
+    seq: int | None = Field(description="The last commit that holds one of them; null when that is not known yet.")
+
+
+class CrumbOut(BaseModel):
+    """A summary above a hit."""
+
+    id: str
+    text: str
+
+
+class HitOut(BaseModel):
+    """One hit. A leaf has the members of the record it came from; a summary has null there."""
+
+    id: str
+    event_id: str | None
+    chunk: int
+    kind: Literal["leaf", "summary"]
+    score: float
+    text: str
+    conversation: str | None
+    speaker: str | None
+    at: datetime | None
+    title: str | None
+    source: str | None
+    url: str | None
+    metadata: dict[str, Any]
+    sources: list[str] = Field(description="Event ids that the text was made from, 20 at most.")
+    depth: int
+    path: list[CrumbOut] = Field(description="The summaries above it, the uppermost first.")
+    descendants: int
+    pending: int = Field(description="Leaves below it that its text does not cover yet.")
+    provisional: bool
+    parts: dict[str, float] | None = None
+
+
+class SearchOut(BaseModel):
+    """Hits, best first."""
+
+    hits: list[HitOut]
+    seq: int = Field(description="The commit that the answer covers.")
+    strategy: str
+    degraded: str | None = Field(description="What the answer is short of; null when nothing was.")
+    trace: list[str] | None = None
+
+
+class ContextOut(BaseModel):
+    """Text for a prompt."""
+
+    text: str
+    tokens: int
+    hits: list[HitOut]
+    seq: int
+    degraded: str | None
+
+
+class DecisionOut(BaseModel):
+    """What was compared at one node on the way down."""
+
+    node: str
+    depth: int
+    best: str | None = Field(description="The most similar child.")
+    similarity: float
+    threshold: float
+    decision: Literal["enter", "attach", "expand", "stay"] = Field(
+        description="`enter` the best child; `attach` here; `expand` the best child, a leaf, into a summary of both; `stay`: "
+        "placed otherwise, see `note`."
+    )
+    note: str
+
+
+class ExplainOut(SearchOut):
+    """A search with its reasons, and how a text like the question would be placed in the tree."""
+
+    route: list[DecisionOut]
+
+
+class LeafRouteOut(BaseModel):
+    """How one leaf was placed."""
+
+    leaf: str
+    parent: str
+    expanded: str | None
+    decisions: list[DecisionOut]
+
+
+class EventRouteOut(BaseModel):
+    """How an event was placed, on the tree as it stood then."""
+
+    event_id: str
+    seq: int
+    leaves: list[LeafRouteOut]
+
+
+class TreeOut(BaseModel):
+    """What a tree is."""
+
+    model_config = ConfigDict(extra="allow")
+    tree: str
+    structure: str
+    embedder: str
+    dimension: int
+    created_at: datetime
+    seq: int
+
+
+class TreesOut(BaseModel):
+    """A page of trees, by name."""
+
+    trees: list[TreeOut]
+    next: str | None = Field(description="Give as `after` for the next page; null at the end.")
+
+
+class StatsOut(TreeOut):
+    """What a tree is and holds."""
+
+    events: int
+    nodes: int
+    leaves: int
+    summaries: int
+    depth_max: int
+    depth_median: float
+    branching: float
+    pending: int = Field(description="Summaries that are not up to date.")
+    contributions: int
+    depths: dict[str, int]
+    llm_calls: int
+    llm_calls_per_item: float
+    bytes: int
+
+
+class ChildOut(BaseModel):
+    """A node below another."""
+
+    id: str
+    kind: Literal["leaf", "summary"]
+    depth: int
+    text: str
+    descendants: int
+    pending: int
+    provisional: bool
+    event_id: str | None
+    speaker: str | None
+    at: datetime | None
+
+
+class NodeOut(BaseModel):
+    """One node, and a page of its children."""
+
+    id: str
+    parent: str | None
+    kind: Literal["root", "leaf", "summary"]
+    depth: int
+    version: int
+    text: str
+    descendants: int
+    pending: int
+    provisional: bool
+    event_id: str | None
+    chunk: int | None
+    chunks: int | None
+    conversation: str | None
+    speaker: str | None
+    at: datetime | None
+    title: str | None
+    source: str | None
+    url: str | None
+    metadata: dict[str, Any]
+    attributes: dict[str, str | float]
+    sources: list[str]
+    created_seq: int = Field(description="The commit that made it.")
+    children: list[ChildOut] = Field(description="In order of creation.")
+    next: int | None = Field(description="Give as `after` for the next page of children; null at the end.")
+
+
+class DrawnNode(BaseModel):
+    """One node of a drawn tree."""
+
+    id: str
+    kind: Literal["root", "leaf", "summary"]
+    depth: int
+    text: str
+    descendants: int
+    pending: int
+    provisional: bool
+    event_id: str | None
+    speaker: str | None
+    at: datetime | None
+    children: list[DrawnNode]
+    hidden: int
+
+
+class PastNode(BaseModel):
+    """One node as it lay then. A summary's text of that time is not kept."""
+
+    id: str
+    kind: Literal["root", "leaf", "summary"]
+    depth: int
+    leaves: int
+    event_id: str | None
+    text: str | None
+    children: list[PastNode]
+    hidden: int
+
+
+class PastOut(BaseModel):
+    """The tree's shape after a commit."""
+
+    tree: str
+    seq: int
+    nodes: int
+    leaves: int
+    root: PastNode
+
+
+class EventRead(BaseModel):
+    """An event that the tree has."""
+
+    event_id: str
+    seq: int
+    leaves: list[ChildOut]
+
+
+class MadeOut(BaseModel):
+    """A node that a commit made or moved."""
+
+    id: str
+    parent: str
+    kind: str | None
+    depth: int
+
+
+class CommitOut(BaseModel):
+    """One commit."""
+
+    seq: int
+    at: datetime
+    events: list[str]
+    created: list[MadeOut]
+    moved: list[MadeOut]
+    rewritten: list[str] = Field(description="Summaries that got a new text.")
+
+
+class CommitsOut(BaseModel):
+    """A page of commits."""
+
+    commits: list[CommitOut]
+    seq: int = Field(description="The tree's last commit.")
+    next: int | None = Field(description="Give as `after` for the next page; null at the end.")
+
+
+class AliveOut(BaseModel):
+    """The process answers."""
+
+    status: Literal["ok"]
+
+
+class ReadyOut(BaseModel):
+    """Whether questions can be answered, and what is missing."""
+
+    status: Literal["ready", "degraded", "not ready"]
+    missing: dict[str, str] = Field(description="By the dependency's name, the kind of error.")
+
+
+class Wrong(BaseModel):
+    """One thing that cannot be taken."""
+
+    model_config = ConfigDict(extra="allow")
+    field: str
+    reason: str
+
+
+class ProblemOut(BaseModel):
+    """An error, as RFC 9457 has it."""
+
+    model_config = ConfigDict(extra="allow")
+    type: str = Field(examples=["urn:banyan:problem:tree-not-found"])
+    title: str = Field(examples=["No such tree"])
+    status: int = Field(examples=[404])
+    detail: str = Field(examples=["there is no tree 'user-42'"])
+    instance: str = Field(description="Has the request's id, which the service's log has too.")
+    errors: list[Wrong] | None = None
+    missing: str | None = None

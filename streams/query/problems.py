@@ -1,0 +1,162 @@
+"""Errors as RFC 9457 problem details: what each kind is called, its status, and what a caller is told of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from starlette.responses import Response
+
+from memory import errors
+from memory.errors import BanyanError
+from streams.broker import BrokerRefusedError
+from streams.health import dependency
+
+MEDIA_TYPE = "application/problem+json"
+PREFIX = "urn:banyan:problem:"
+RETRY_AFTER = 1.0
+"""Seconds, where whoever is away did not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of problem; `docs/http.md` lists them all."""
+
+    name: str
+    status: int
+    title: str
+
+
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("bad-request", 400, "The request cannot be read"),
+        Kind("unauthorized", 401, "A valid key is needed"),
+        Kind("forbidden", 403, "The key does not allow this"),
+        Kind("not-found", 404, "There is nothing at this address"),
+        Kind("tree-not-found", 404, "No such tree"),
+        Kind("node-not-found", 404, "No such node"),
+        Kind("event-not-found", 404, "No such event"),
+        Kind("method-not-allowed", 405, "This address does not take this method"),
+        Kind("slow-request", 408, "The request was sent too slowly"),
+        Kind("tree-mismatch", 409, "The tree was made with other settings"),
+        Kind("body-too-large", 413, "The body is too large"),
+        Kind("too-many-records", 413, "Too many records at once"),
+        Kind("media-type", 415, "The body is of a kind that is not taken here"),
+        Kind("misdirected", 421, "The request is for another host"),
+        Kind("invalid", 422, "Something in the request cannot be taken"),
+        Kind("rejected", 422, "No record could be taken"),
+        Kind("rate", 429, "Too many requests"),
+        Kind("concurrency", 429, "Too many requests at once"),
+        Kind("internal", 500, "An error nobody thought of"),
+        Kind("busy", 503, "Others are writing at the same place"),
+        Kind("unavailable", 503, "Something that is needed is away"),
+        Kind("not-covered", 503, "What was waited for has not come yet"),
+        Kind("draining", 503, "The service is stopping"),
+        Kind("timeout", 504, "The answer took too long"),
+    )
+}
+_KIND_OF: tuple[tuple[type[BanyanError], str], ...] = (
+    (errors.TreeNotFoundError, "tree-not-found"),
+    (errors.NodeNotFoundError, "node-not-found"),
+    (errors.QueryError, "invalid"),
+    (errors.RecordError, "invalid"),
+    (errors.TreeMismatchError, "tree-mismatch"),
+    (errors.ContentionError, "busy"),
+    (errors.LeaseBusyError, "busy"),
+    (errors.LeaseLostError, "busy"),
+    (errors.ClosedError, "draining"),
+    (BrokerRefusedError, "unavailable"),
+    (errors.TransientError, "unavailable"),
+)
+
+
+class Problem(Exception):  # noqa: N818  # the standard's word
+    """
+    A request that is answered with a problem.
+
+    Args:
+        kind: one of `KINDS`.
+        detail: what happened and what to do.
+        retry_after: seconds after which the same request may succeed; 429 and 503 always say some.
+        fields: further members of the answer.
+        headers: of the answer.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        detail: str,
+        *,
+        retry_after: float | None = None,
+        fields: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.kind = KINDS[kind]
+        self.detail = detail
+        self.retry_after = retry_after
+        self.fields = dict(fields or {})
+        self.headers = dict(headers or {})
+
+    def response(self, request_id: str) -> Response:
+        """The answer."""
+        status = self.kind.status
+        headers = dict(self.headers)
+        if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+            headers["Retry-After"] = str(max(1, math.ceil(self.retry_after or RETRY_AFTER)))
+        body = {
+            "type": PREFIX + self.kind.name,
+            "title": self.kind.title,
+            "status": status,
+            "detail": self.detail,
+            "instance": f"urn:banyan:request:{request_id}",
+            **self.fields,
+        }
+        return Response(orjson.dumps(body), status, headers, MEDIA_TYPE)
+
+
+def problem_of(error: BanyanError) -> Problem:
+    """
+    What a caller is told of an error of ours.
+
+    Of what is away only its name: the messages of such errors name addresses, and are logged instead.
+    """
+    name = next((name for kind, name in _KIND_OF if isinstance(error, kind)), "internal")
+    if isinstance(error, errors.RecordError):
+        return invalid([{"field": error.field, "reason": error.reason}])
+    retry_after = getattr(error, "retry_after", None)
+    if name == "busy":
+        return Problem(name, "others changed the same part of the tree again and again; try again", retry_after=retry_after)
+    if name == "unavailable":
+        missing = "kafka" if isinstance(error, BrokerRefusedError) else dependency(error)
+        return Problem(
+            name, f"the {missing or 'store'} cannot be used now; try again", retry_after=retry_after, fields={"missing": missing}
+        )
+    if name == "tree-not-found":
+        # Word for word the same for one that the key does not reach.
+        return Problem(name, "there is no tree of that name")
+    if name == "internal":
+        return Problem(name, "an error nobody thought of; the service's log has it under this request's id")
+    return Problem(name, str(error))
+
+
+def no_tree() -> Problem:
+    """The same for a tree that is not there and for one that the key does not reach."""
+    return problem_of(errors.TreeNotFoundError())
+
+
+def invalid(wrong: Sequence[Mapping[str, Any]]) -> Problem:
+    """
+    A request whose parts are named that cannot be taken.
+
+    Args:
+        wrong: `field` and `reason` of each.
+    """
+    first = wrong[0]
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    return Problem("invalid", f"{first['field']}: {first['reason']}{more}", fields={"errors": list(wrong)})

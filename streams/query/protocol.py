@@ -1,0 +1,85 @@
+"""Connections that cost something and bring nothing: bounded in number, and in the time that a request's head may take."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+HEAD_LIMIT = 20.0  # seconds
+"""From a connection, or from the first byte of another request, to the end of a request's head."""
+
+
+class Bounded(H11Protocol):
+    """
+    Uvicorn's HTTP with limits.
+
+    A client that has closed its side after a whole request still gets the answer.
+    """
+
+    connections_max = 1_024
+    """Open at once; further ones are closed without an answer."""
+    head_limit = HEAD_LIMIT
+    """Seconds for the head of a request."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._waiting: asyncio.TimerHandle | None = None
+        self._half_closed = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """See `asyncio.Protocol`."""
+        super().connection_made(transport)
+        if len(self.connections) > self.connections_max:
+            transport.abort()
+        else:
+            self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        super().data_received(data)
+        if self._answering:
+            self._stop_waiting()
+        elif self._waiting is None and not self.transport.is_closing():
+            self._wait()
+
+    def eof_received(self) -> bool | None:  # type: ignore[override]
+        """See `asyncio.Protocol`."""
+        self._half_closed = self._answering and self.conn.their_state is h11.DONE
+        return self._half_closed
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """See `H11Protocol`."""
+        super().on_response_complete()
+        if self._half_closed:
+            self.transport.close()
+
+    @property
+    def _answering(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete
+
+    def _wait(self) -> None:
+        self._waiting = self.loop.call_later(self.head_limit, self.transport.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+
+def bounded_protocol(connections: int, head: float = HEAD_LIMIT) -> type[asyncio.Protocol]:
+    """`Bounded` with these limits: connections at once, and seconds for the head of a request."""
+
+    class Limited(Bounded):
+        connections_max = connections
+        head_limit = head
+
+    return Limited

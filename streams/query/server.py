@@ -1,0 +1,182 @@
+"""The process of `banyan serve`: everything opened in order, and drained when a signal comes."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from importlib.metadata import PackageNotFoundError, version
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import structlog
+import uvicorn
+from fastapi import FastAPI
+
+from memory.adapters.embedded.clock import SystemClock
+from memory.errors import SettingError
+from memory.ports.embedder import Embedder
+from streams.bootstrap import open_memory
+from streams.broker import Broker
+from streams.health import Health
+from streams.metrics_port import MetricsPort
+from streams.query.app import create_app
+from streams.query.embedding import QueryEmbedder
+from streams.query.guard import Guard
+from streams.query.protocol import bounded_protocol
+from streams.query.service import Service
+from streams.query.writing import DirectWriter, KafkaWriter, Writer, ended
+from streams.settings import Settings
+from streams.topics import topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from memory.facade import LocalMemory
+
+KEEP_ALIVE = 75
+"""Seconds that a connection may be idle between two requests."""
+_log = structlog.stdlib.get_logger("streams.query")
+
+
+@asynccontextmanager
+async def open_service(settings: Settings) -> AsyncIterator[Service]:
+    """
+    The service that the settings name.
+
+    Raises:
+        BanyanError: a setting, the store or a model cannot be used.
+    """
+    serve = settings.serve
+    kafka = serve.ingest == "kafka" or (serve.ingest == "auto" and settings.store_is_redis)
+    kept: list[QueryEmbedder] = []
+
+    def around(embedder: Embedder) -> Embedder:
+        patience = serve.query_patience.total_seconds()
+        kept.append(QueryEmbedder(embedder, bytes_max=serve.query_cache_bytes, patience=patience))
+        return kept[0]
+
+    # A request does not wait for minutes until a model is back.
+    ingest = settings.memory.ingest
+    patience = min(ingest.embedder_patience, serve.timeout / 3, timedelta(seconds=10))
+    bounded = replace(settings, memory=replace(settings.memory, ingest=replace(ingest, embedder_patience=patience)))
+    async with AsyncExitStack() as stack:
+        memory: LocalMemory = await stack.enter_async_context(await open_memory(bounded, summaries=not kafka, around=around))
+        writer: Writer = DirectWriter(memory)
+        if kafka:
+            writer = KafkaWriter(Broker.of(settings), topics(settings.kafka), limit=min(10.0, serve.timeout.total_seconds()))
+            await writer.start()
+        stack.push_async_callback(ended, writer)
+        yield Service(memory, writer, kept[0])
+
+
+class _Server(uvicorn.Server):
+    """Tells the application at once when a signal comes: streams end, and readiness says so."""
+
+    def __init__(self, config: uvicorn.Config, draining: asyncio.Event) -> None:
+        super().__init__(config)
+        self._draining = draining
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """See `uvicorn.Server`."""
+        _log.info("draining", signal=signal.Signals(sig).name)
+        self._draining.set()
+        super().handle_exit(sig, frame)
+
+
+async def run_server(settings: Settings, *, told: Callable[[str], None]) -> None:
+    """
+    Serve until a signal comes, then answer what is in hand.
+
+    Args:
+        settings: in force.
+        told: is told the address once connections are taken.
+
+    Raises:
+        BanyanError: it cannot start.
+    """
+    guard = Guard.of(settings, SystemClock())
+    listening = _listen(settings.serve.host, settings.serve.port)
+    try:
+        async with open_service(settings) as service:
+            app = create_app(service, guard, limits=settings.memory.ingest, version=_version())
+            with _metrics_port(settings, app):
+                server = _Server(_config(settings, app), app.state.draining)
+                told(_address(listening))
+                await server.serve(sockets=[listening])
+            _log.info("stopped", requests=sum(app.state.meter.answers.values()))
+    finally:
+        listening.close()
+
+
+def _config(settings: Settings, app: FastAPI) -> uvicorn.Config:
+    serve = settings.serve
+    return uvicorn.Config(
+        app,
+        http=bounded_protocol(serve.connections_max),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=max(1, round(serve.grace.total_seconds())),
+        h11_max_incomplete_event_size=65_536,
+    )
+
+
+class _metrics_port:  # noqa: N801  # a context manager that reads as one
+    """The port without keys, where the settings ask for one."""
+
+    def __init__(self, settings: Settings, app: FastAPI) -> None:
+        self._settings = settings
+        self._app = app
+        self._port: MetricsPort | None = None
+
+    def __enter__(self) -> None:
+        if self._settings.metrics.port is not None:
+            self._port = MetricsPort(self._settings.metrics, self._app.state.meter.registry, Health(state=""))
+            _log.info("metrics", address=self._port.address)
+
+    def __exit__(self, *_: object) -> None:
+        if self._port is not None:
+            self._port.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """The socket, so that an address that cannot be had is said before a model is loaded."""
+    try:
+        [(family, kind, protocol, _, address), *_] = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(1_024)
+        except OSError:
+            listening.close()
+            raise
+    except OSError as error:
+        raise SettingError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; --host and --port, or BANYAN_SERVE_HOST and "
+            "BANYAN_SERVE_PORT, name another address"
+        ) from error
+    return listening
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _version() -> str:
+    try:
+        return version("banyan-memory")
+    except PackageNotFoundError:
+        return "0"

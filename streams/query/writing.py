@@ -1,0 +1,196 @@
+"""Where records go that are posted: into the store, or to Kafka. An answer comes when they are safe there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from memory.errors import BanyanError
+from memory.facade import LocalMemory
+from memory.model import EventId, TreeId
+from memory.records import Document, Record
+from memory.results import EventResult, EventStatus
+from streams.broker import Broker, BrokerUnavailableError, open_admin
+from streams.events import encode
+from streams.producing import Message, Producer
+from streams.schema_versions import SCHEMA_HEADER, schema_of
+from streams.topics import Topics, record_key
+from streams.tracing import sent
+
+LOOK_EVERY = 10.0  # seconds
+"""How often a broker is asked whether it is there while nothing is sent."""
+LOOK_AGAIN = 2.0  # seconds
+"""And while it is away."""
+LOOK_LIMIT = 8.0  # seconds
+REFUSE_FOR = 1.0  # seconds
+"""After a failure, for how long nothing is tried: a request must not wait for a broker that is known to be away."""
+
+_log = structlog.stdlib.get_logger("streams.query")
+
+
+class Writer(ABC):
+    """Takes the records of one tree."""
+
+    commits: bool
+    """Whether a result says which commit holds the record; otherwise that is known later."""
+
+    @abstractmethod
+    async def put(self, tree: TreeId, records: Sequence[Record]) -> list[EventResult]:
+        """
+        Make them safe; results in the records' order.
+
+        Raises:
+            TransientError: they are not, or not all; the same call may be repeated.
+        """
+
+    def missing(self) -> dict[str, str]:
+        """What is away that records need, with the kind of error."""
+        return {}
+
+    async def start(self) -> None:  # noqa: B027  # most need no connection
+        """Begin to connect; what is away now is connected to later."""
+
+    async def close(self) -> None:  # noqa: B027
+        """Let what is being sent come to its end."""
+
+
+class DirectWriter(Writer):
+    """
+    Into the store, in this process.
+
+    Args:
+        memory: with the store.
+    """
+
+    commits = True
+
+    def __init__(self, memory: LocalMemory) -> None:
+        self._memory = memory
+
+    async def put(self, tree: TreeId, records: Sequence[Record]) -> list[EventResult]:  # noqa: ARG002  # they name it
+        """See `Writer.put`."""
+        results: list[EventResult] = []
+        await self._memory.ingest_stream(records, on_batch=results.extend)
+        return results
+
+
+class KafkaWriter(Writer):
+    """
+    To Kafka, for the workers.
+
+    Args:
+        broker: where Kafka is.
+        topics: its topics.
+        limit: seconds until a broker that says nothing counts as away.
+        make: makes the producer.
+    """
+
+    commits = False
+
+    def __init__(self, broker: Broker, topics: Topics, *, limit: float, make: Callable[[Broker], Producer] = Producer) -> None:
+        self._broker = broker
+        self._topics = topics
+        self._limit = limit
+        self._make = make
+        self._producer: Producer | None = None
+        self._starting = asyncio.Lock()
+        self._away: BanyanError | None = BrokerUnavailableError("Kafka was not asked yet")
+        self._since = -REFUSE_FOR
+        self._looking: asyncio.Task[None] | None = None
+        self._sending: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """See `Writer.start`."""
+        self._looking = asyncio.create_task(self._look(), name="banyan-broker")
+
+    def missing(self) -> dict[str, str]:
+        """See `Writer.missing`."""
+        return {} if self._away is None else {"kafka": type(self._away).__name__}
+
+    async def put(self, tree: TreeId, records: Sequence[Record]) -> list[EventResult]:
+        """See `Writer.put`."""
+        if self._away is not None and time.monotonic() - self._since < REFUSE_FOR:
+            raise BrokerUnavailableError("Kafka is away", retry_after=LOOK_AGAIN)
+        messages = [self._message(record) for record in records]
+        # Not cancelled with the request: what is half sent is sent, and a second attempt does no harm.
+        task = asyncio.create_task(self._send(messages))
+        self._sending.add(task)
+        task.add_done_callback(self._sent)
+        done, _ = await asyncio.wait({task}, timeout=self._limit)
+        if not done:
+            error = BrokerUnavailableError(f"Kafka did not acknowledge within {self._limit:g} s", retry_after=LOOK_AGAIN)
+            self._gone(error)
+            raise error
+        task.result()
+        return [EventResult(tree=tree, id=EventId(each.id), status=EventStatus.ACCEPTED, seq=0) for each in records]
+
+    async def close(self) -> None:
+        """See `Writer.close`."""
+        if self._looking is not None:
+            self._looking.cancel()
+        if self._sending:
+            await asyncio.wait(self._sending, timeout=self._limit)
+        if self._producer is not None:
+            await self._producer.stop()
+
+    async def _send(self, messages: Sequence[Message]) -> None:
+        try:
+            producer = await self._connected()
+            await producer.send(messages)
+        except BanyanError as error:
+            self._gone(error)
+            raise
+        self._back()
+
+    def _sent(self, task: asyncio.Task[None]) -> None:
+        self._sending.discard(task)
+        if not task.cancelled():
+            task.exception()  # told to the request if it still waits
+
+    async def _connected(self) -> Producer:
+        async with self._starting:
+            if self._producer is None:
+                self._producer = await self._make(self._broker).start()
+            return self._producer
+
+    async def _look(self) -> None:
+        """Ask the broker now and then: readiness must know before a record fails, and connections must be there when one comes."""
+        while True:
+            try:
+                async with asyncio.timeout(LOOK_LIMIT):
+                    await self._connected()
+                    admin = await open_admin(self._broker)
+                    await admin.close()
+                self._back()
+            except BanyanError as error:
+                self._gone(error)
+            except TimeoutError:
+                self._gone(BrokerUnavailableError(f"Kafka at {self._broker.address} says nothing"))
+            await asyncio.sleep(LOOK_EVERY if self._away is None else LOOK_AGAIN)
+
+    def _gone(self, error: BanyanError) -> None:
+        if self._away is None or not isinstance(error, type(self._away)):
+            _log.warning("waiting", what="the broker", error=str(error))
+        self._away, self._since = error, time.monotonic()
+
+    def _back(self) -> None:
+        if self._away is not None:
+            _log.info("going on", what="the broker")
+        self._away = None
+
+    def _message(self, record: Record) -> Message:
+        topic = (self._topics.documents if isinstance(record, Document) else self._topics.turns).name
+        about: dict[str, str | int] = {"banyan.tree": record.tree, "banyan.event": record.id}
+        headers = [(SCHEMA_HEADER, schema_of(record.KIND)), *sent(topic, attributes=about)]
+        return Message(topic=topic, value=encode(record), key=record_key(record), headers=headers)
+
+
+async def ended(writer: Writer) -> None:
+    """Close a writer, whatever it says."""
+    with contextlib.suppress(BanyanError, OSError):
+        await writer.close()
