@@ -16,7 +16,7 @@ from memory.ports.index import Scope
 from memory.results import Hit
 from memory.service import query as service
 from memory.settings import RetrievalSettings
-from streams.bootstrap import open_embedder, open_summarizer
+from streams.bootstrap import open_embedder, open_navigator, open_summarizer
 from streams.evaluation import metrics
 from streams.evaluation.dataset import Case, Dataset
 from streams.evaluation.timing import TimedEmbedder
@@ -86,6 +86,7 @@ async def open_memory(settings: Settings, data: Path | None) -> tuple[LocalMemor
         data,
         embedder=embedder,
         summarizer=open_summarizer(settings),
+        navigator=open_navigator(settings),
         settings=settings.memory,
         structure=tree.structure,
         parameters=tree.parameters(),

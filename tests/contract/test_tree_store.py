@@ -104,6 +104,7 @@ async def test_no_tree_of_that_name(store: TreeStore) -> None:
         store.contributions(unknown, ROOT),
         store.dirty(unknown),
         store.events(unknown),
+        store.links(unknown),
         store.stats(unknown),
         anext(aiter(store.all_nodes(unknown))),
     ):

@@ -91,27 +91,7 @@ class PlainTree:
     def step(self, step: Step, at: Mark) -> None:
         match step:
             case Create():
-                self.nodes[step.id] = Node(
-                    id=step.id,
-                    parent=step.parent,
-                    kind=step.kind,
-                    depth=step.depth,
-                    mark=at,
-                    text=step.text,
-                    vector=step.vector,
-                    cohesion=step.cohesion,
-                    provisional=step.provisional,
-                    item=step.item,
-                    attributes=dict(step.attributes),
-                )
-                self._bump(step.parent)
-                if step.above is not None:
-                    below = self.nodes[step.above]
-                    self._change(step.id, descendants=below.descendants, pending=below.pending)
-                    if waiting := self.waiting.get(step.above):
-                        self.waiting[step.id] = list(waiting)
-                if step.kind is NodeKind.LEAF:
-                    self._change(ROOT, descendants=self.nodes[ROOT].descendants + 1)
+                self._create(step, at)
             case Move():
                 self._change(step.node, parent=step.parent, depth=step.depth)
                 self._bump(step.old_parent)
@@ -122,27 +102,53 @@ class PlainTree:
                     self._change(name, descendants=grown.descendants + 1, pending=grown.pending + 1)
                     self.waiting.setdefault(name, []).append((at, step.leaf))
             case Rewrite():
-                left = [one for one in self.waiting.pop(step.node, []) if one[0] > step.through]
-                if left:
-                    self.waiting[step.node] = left
-                self._change(
-                    step.node,
-                    text=step.text,
-                    vector=step.vector,
-                    cohesion=step.cohesion,
-                    provisional=step.provisional,
-                    version=self.nodes[step.node].version + 1,
-                    pending=len(left),
-                )
-                self._bump(step.parent)
-                self.rewrites += 1
-                self.calls += step.cost.calls
+                self._rewrite(step)
             case Annotate():
                 old = self.nodes[step.node]
                 self._change(step.node, attributes={**old.attributes, **step.attributes}, version=old.version + 1)
             case Link():
                 if step.others:
                     self.links.append(step)
+
+    def _create(self, step: Create, at: Mark) -> None:
+        self.nodes[step.id] = Node(
+            id=step.id,
+            parent=step.parent,
+            kind=step.kind,
+            depth=step.depth,
+            mark=at,
+            text=step.text,
+            vector=step.vector,
+            cohesion=step.cohesion,
+            provisional=step.provisional,
+            item=step.item,
+            attributes=dict(step.attributes),
+        )
+        self._bump(step.parent)
+        if step.above is not None:
+            below = self.nodes[step.above]
+            self._change(step.id, descendants=below.descendants, pending=below.pending)
+            if waiting := self.waiting.get(step.above):
+                self.waiting[step.id] = list(waiting)
+        if step.kind is NodeKind.LEAF:
+            self._change(ROOT, descendants=self.nodes[ROOT].descendants + 1)
+
+    def _rewrite(self, step: Rewrite) -> None:
+        left = [one for one in self.waiting.pop(step.node, []) if one[0] > step.through]
+        if left:
+            self.waiting[step.node] = left
+        self._change(
+            step.node,
+            text=step.text,
+            vector=step.vector,
+            cohesion=step.cohesion,
+            provisional=step.provisional,
+            version=self.nodes[step.node].version + 1,
+            pending=len(left),
+        )
+        self._bump(step.parent)
+        self.rewrites += 1
+        self.calls += step.cost.calls
 
     @property
     def by_mark(self) -> list[Node]:
