@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from memory.errors import SettingError
 from memory.settings import MemorySettings
-from memory.structures.parameters import HatParameters
+from memory.structures.parameters import HatParameters, MemGasParameters
 from memory.tree.thresholds import MemTreeParameters
 from streams.setting_bounds import BOUNDS, TABLES, VARIABLES
 from streams.setting_values import Secret, parse_value
@@ -33,6 +33,7 @@ _STORE_SCHEME = "sqlite:///"
 _REDIS_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "unix")
 _MEMTREE = MemTreeParameters()
 _HAT = HatParameters()
+_MEMGAS = MemGasParameters()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +51,17 @@ class TreeSettings:
     """Deepest level of a leaf, 1 to 64."""
     memory_length: int = _HAT.memory_length
     """Nodes that a node of a `hat` aggregates, 2 to 32."""
+    neighbourhood: int = _MEMGAS.neighbourhood
+    """Sessions whose units a turn of a `memgas` is compared with, the nearest ones, 1 to 4096."""
+    links_max: int = _MEMGAS.links_max
+    """Edges that a turn of a `memgas` gets at most, 1 to 1024."""
 
     def parameters(self) -> dict[str, float]:
         """Of the chosen structure, as a tree remembers them; what is not here has the structure's own default."""
         given: dict[str, dict[str, float]] = {
             "memtree": {"base": self.theta_base, "rate": self.theta_rate, "depth_max": float(self.depth_max)},
             "hat": {"memory_length": float(self.memory_length)},
+            "memgas": {"neighbourhood": float(self.neighbourhood), "links_max": float(self.links_max)},
         }
         return given.get(self.structure, {})
 

@@ -56,3 +56,19 @@ class HatParameters(Parameters):
     def __post_init__(self) -> None:
         if not 2 <= self.memory_length <= MEMORY_LENGTH_MAX:
             raise ValueError(f"memory_length must be between 2 and {MEMORY_LENGTH_MAX}, got {self.memory_length}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemGasParameters(Parameters):
+    """What a MemGAS is made with."""
+
+    neighbourhood: int = 32
+    """Sessions whose units an arriving turn is compared with, the nearest ones, 1 to 4096. The paper compares with all."""
+    links_max: int = 32
+    """Edges that an arriving turn gets at most, to the nearest units of its accept set, 1 to 1024. The paper has no limit."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.neighbourhood <= 4096:
+            raise ValueError(f"neighbourhood must be between 1 and 4096, got {self.neighbourhood}")
+        if not 1 <= self.links_max <= 1024:
+            raise ValueError(f"links_max must be between 1 and 1024, got {self.links_max}")

@@ -10,8 +10,9 @@ from memory.errors import SettingError
 from memory.model import EmbeddingModel, TreeInfo
 from memory.structures.base import Structure
 from memory.structures.hat import Hat
+from memory.structures.memgas import MemGas
 from memory.structures.memtree import MemTree
-from memory.structures.parameters import HatParameters
+from memory.structures.parameters import HatParameters, MemGasParameters
 from memory.tree.thresholds import MemTreeParameters
 
 
@@ -28,9 +29,10 @@ class Kind:
 KINDS: Mapping[str, Kind] = {
     "memtree": Kind(MemTree, MemTreeParameters, MemTree),
     "hat": Kind(Hat, HatParameters, Hat),
+    "memgas": Kind(MemGas, MemGasParameters, MemGas),
 }
 """Every structure that can be had, the default first."""
-PLANNED = ("hmem", "memgas")
+PLANNED = ("hmem",)
 """Names that are kept for structures that this version does not have."""
 NAMES = tuple(KINDS)
 
