@@ -15,12 +15,11 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from streams.metrics import metrics_of
 from streams.settings import Settings
 from tests.conftest import started
 from tests.integration.kafka.workers import LIMIT, Worker, Workers, assert_whole, send, turns, until_events, until_fresh
 from tests.servers import redis
-from tests.servers.traces import collector
+from tests.servers.traces import Collector, collector
 
 pytestmark = pytest.mark.slow
 PORT = {"BANYAN_METRICS_PORT": "0"}
@@ -56,62 +55,76 @@ async def until(condition: Callable[[], bool], what: Callable[[], Any], seconds:
         await asyncio.sleep(0.3)
 
 
-async def test_metrics_health_and_lines_of_both_workers(installed: Settings, workers: Workers) -> None:
-    await send(installed, turns(60))
-    ingest = workers("worker", "ingest", OPENAI_API_KEY=SECRET, BANYAN_WORKER_STALL="10s", **PORT)
-    summaries = workers("worker", "summaries", OPENAI_API_KEY=SECRET, BANYAN_WORKER_STALL="10s", **PORT)
-    await until_events(installed, 60)
-    await until_fresh(installed)
-    for worker in (ingest, summaries):
-        await until(lambda worker=worker: get(worker, "/readyz")[0] == 200, lambda worker=worker: get(worker, "/readyz"))  # type: ignore[misc]
-        assert get(worker, "/healthz") == (200, '{"status": "ok"}\n')
-    topic = f"{installed.kafka.prefix}.turns"
+async def test_what_both_workers_show(installed: Settings, workers: Workers, tmp_path: Path) -> None:
+    prefix, partitions = installed.kafka.prefix, installed.kafka.partitions
+    topic = f"{prefix}.turns"
+    lines = [json.dumps({"tree": "t", "id": f"e{number}", "text": f"the harbour tunnel, number {number}"}) for number in range(60)]
+    (tmp_path / "turns.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    with collector() as traces:
+        traced = {"BANYAN_TRACING": "yes", "OTEL_EXPORTER_OTLP_ENDPOINT": traces.endpoint, "OPENAI_API_KEY": SECRET}
+        ingest, summaries = (
+            workers("worker", role, BANYAN_WORKER_STALL="10s", **traced, **PORT) for role in ("ingest", "summaries")
+        )
+        assert workers("produce", "turns.jsonl", **traced).ended() == 0
+        second = workers("worker", "ingest", BANYAN_METRICS_PORT=address(ingest).rpartition(":")[2])
+        await until_events(installed, 60)
+        await until_fresh(installed)
 
-    def caught_up() -> bool:
-        found = scraped(ingest)
-        lags = [value for (name, labels), value in found.items() if name == "banyan_consumer_lag_records" and topic in labels]
-        return len(lags) == installed.kafka.partitions and not any(lags)
+        def at_rest() -> bool:
+            found, made = scraped(ingest), scraped(summaries)
+            lags = [value for (name, labels), value in found.items() if name == "banyan_consumer_lag_records" and topic in labels]
+            backlog = made["banyan_summary_backlog_jobs", ()] + made["banyan_summary_oldest_job_seconds", ()]
+            ready = get(ingest, "/readyz")[0] == get(summaries, "/readyz")[0] == 200
+            return ready and len(lags) == partitions and not any(lags) and not backlog
 
-    await until(caught_up, lambda: scraped(ingest))
-    seen = scraped(ingest)
+        await until(at_rest, lambda: (scraped(ingest), scraped(summaries)))
+        for worker in (ingest, summaries):
+            assert get(worker, "/healthz") == (200, '{"status": "ok"}\n')
+        seen, made = scraped(ingest), scraped(summaries)
+        for worker in (ingest, summaries):
+            worker.signal()
+            assert worker.ended() == 0
+
     assert seen["banyan_events_total", ("accepted",)] == seen["banyan_items_committed_total", ()] == 60
     assert seen["banyan_records_acknowledged_total", (topic,)] == seen["banyan_batch_records_sum", (topic,)] == 60
-    assert seen["banyan_partitions_held", (topic,)] == installed.kafka.partitions
+    assert seen["banyan_partitions_held", (topic,)] == partitions
     assert seen["banyan_stage_seconds_count", ("embed",)] > 0
     assert seen["banyan_stage_seconds_count", ("commit",)] >= seen["banyan_commits_total", ()]
-    written = scraped(summaries)
-    assert written["banyan_summaries_written_total", ()] > 0
-    assert written["banyan_contributions_covered_total", ()] == seen["banyan_contributions_added_total", ()]
-    assert written["banyan_summary_backlog_jobs", ()] == written["banyan_summary_oldest_job_seconds", ()] == 0
-    assert written["banyan_stage_seconds_count", ("model",)] > 0
-    for worker, role in ((ingest, "ingest"), (summaries, "summaries")):
-        named = {metric.name for metric in metrics_of(role)}
-        assert {name for name, _ in scraped(worker) if name.startswith("banyan_") and name in named}
-        worker.signal()
-        assert worker.ended() == 0
-        [starting] = worker.events("starting")
-        assert (starting["role"], starting["settings"]["openai_api_key"]) == (role, "********")
-        assert starting["version"]
-        assert starting["faust"]
-        held = worker.events("partitions")[0]["held"]
-        assert all(len(partitions) == installed.kafka.partitions for partitions in held.values())
-        [stopped] = worker.events("stopped")
-        assert stopped["records"] > 0
-        text = worker.log.read_text(encoding="utf-8")
-        assert SECRET not in text
-        assert "harbour" not in text  # what the turns are about
-    assert worker.events("stopped")[0]["summaries_written"] == written["banyan_summaries_written_total", ()]
-    assert ingest.events("stopped")[0]["events accepted"] == 60
-
-
-@pytest.mark.usefixtures("installed")
-async def test_a_port_that_is_taken_is_refused_before_anything_is_read(workers: Workers) -> None:
-    first = workers("worker", "ingest", **PORT)
-    number = address(first).rpartition(":")[2]
-    second = workers("worker", "ingest", BANYAN_METRICS_PORT=number)
+    assert made["banyan_contributions_covered_total", ()] == seen["banyan_contributions_added_total", ()] > 0
+    assert made["banyan_stage_seconds_count", ("model",)] >= made["banyan_summaries_written_total", ()] > 0
     assert second.ended() == 2
-    assert f"port 127.0.0.1:{number} cannot be had" in second.log.read_text()
+    assert "cannot be had: Address already in use; give each process its own BANYAN_METRICS_PORT" in second.log.read_text()
     assert second.events("ready") == []
+    assert_told(ingest, "ingest", partitions)
+    assert_told(summaries, "summaries", partitions)
+    assert ingest.events("stopped")[0]["events accepted"] == 60
+    assert_traced(traces, prefix)
+
+
+def assert_told(worker: Worker, role: str, partitions: int) -> None:
+    """What it is, what it held, what it did; no secret and no text."""
+    [starting], [stopped] = worker.events("starting"), worker.events("stopped")
+    assert (starting["role"], starting["settings"]["openai_api_key"]) == (role, "********")
+    assert starting["version"]
+    assert starting["faust"]
+    assert all(len(held) == partitions for held in worker.events("partitions")[0]["held"].values())
+    assert stopped["records"] > 0
+    assert any("trace_id" in line for line in worker.events("batch" if role == "ingest" else "summary"))
+    text = worker.log.read_text(encoding="utf-8")
+    assert SECRET not in text
+    assert "harbour" not in text
+
+
+def assert_traced(traces: Collector, prefix: str) -> None:
+    """Every summary is in the trace of a record that the command sent."""
+    written = [span for service, span in traces.named("summarize") if service == f"{prefix}-summaries"]
+    produced = {span.trace_id for service, span in traces.spans if service == f"{prefix}-produce"}
+    assert len(produced) == 60
+    assert written
+    assert all(span.trace_id in produced for span in written)
+    names = {span.name for _, span in traces.spans if span.trace_id == written[0].trace_id}
+    assert names >= {f"send {prefix}.turns", "insert", "commit", f"send {prefix}.summaries", "summarize"}
+    assert "harbour" not in str(traces.spans)
 
 
 async def test_readiness_names_the_broker_that_is_missing(settings: Settings, workers: Workers) -> None:
@@ -143,8 +156,6 @@ async def test_records_that_lie_in_the_client_and_reach_no_agent_end_the_worker(
     assert "records of" in json.loads(get(worker, "/healthz")[1])["reason"]
     assert worker.ended() == 75
     assert "have waited for" in worker.events("cannot go on")[0]["reason"]
-    workers("worker", "ingest")
-    await until_events(installed, 60)
 
 
 async def test_readiness_names_the_store_that_is_missing(installed: Settings, workers: Workers, tmp_path: Path) -> None:
@@ -188,28 +199,3 @@ async def test_a_worker_that_was_stopped_comes_back_and_is_well(installed: Setti
     await until(lambda: 0 < scraped(stopped)["banyan_partitions_held", (held,)] < installed.kafka.partitions, stopped.log.read_text)
     assert get(stopped, "/healthz")[0] == get(other, "/healthz")[0] == 200
     await assert_whole(installed, 100)
-
-
-async def test_one_trace_from_the_command_that_sends_to_the_summary(installed: Settings, workers: Workers, tmp_path: Path) -> None:
-    with collector() as traces:
-        traced = {"BANYAN_TRACING": "yes", "OTEL_EXPORTER_OTLP_ENDPOINT": traces.endpoint}
-        lines = [
-            json.dumps({"tree": "t", "id": f"e{number}", "text": f"the harbour tunnel, number {number}"}) for number in range(2)
-        ]
-        (tmp_path / "turns.jsonl").write_text("\n".join(lines), encoding="utf-8")
-        assert workers("produce", "turns.jsonl", **traced).ended() == 0
-        pair = [workers("worker", role, OTEL_BSP_SCHEDULE_DELAY="200", **traced) for role in ("ingest", "summaries")]
-        await until_events(installed, 2)
-        await until_fresh(installed)
-        for worker in pair:
-            worker.signal()
-            assert worker.ended() == 0
-        prefix = installed.kafka.prefix
-        written = [span for service, span in traces.named("summarize") if service == f"{prefix}-summaries"]
-        produced = {span.trace_id: span for service, span in traces.spans if service == f"{prefix}-produce"}
-        assert len(produced) == 2
-        assert written
-        assert all(span.trace_id in produced for span in written)
-        names = {span.name for _, span in traces.spans if span.trace_id == written[0].trace_id}
-        assert names >= {f"send {prefix}.turns", "insert", "commit", f"send {prefix}.summaries", "summarize", "model"}
-        assert any("trace_id" in line for line in pair[0].events("batch"))
