@@ -1,5 +1,5 @@
 """
-`make up-local`: Kafka, Redis, topics and workers on this machine, without containers, until Ctrl-C.
+`make up-local`: Kafka, Redis, topics, workers and the HTTP service on this machine, without containers, until Ctrl-C.
 
 What is in the environment counts: `BANYAN_BROKER` or a `BANYAN_STORE` in Redis name servers that run already, and every other
 setting goes to the workers.
@@ -27,10 +27,10 @@ from deploy.local.servers import KafkaNode, ServerMissingError, listens, redis_c
 
 ROOT = Path(__file__).parents[2]
 WORKERS = ("ingest-1", "ingest-2", "summaries-1", "summaries-2")
-KAFKA_PORT, CONTROLLER_PORT, REDIS_PORT, METRICS_PORT = 9092, 9093, 6379, 9464
+KAFKA_PORT, CONTROLLER_PORT, REDIS_PORT, SERVE_PORT, METRICS_PORT = 9092, 9093, 6379, 8000, 9464
 SERVER_START_LIMIT = 90.0  # seconds
 READY_LIMIT = 120.0  # seconds
-_COLOURS = (36, 35, 32, 33, 34, 31)
+_COLOURS = (36, 35, 32, 33, 34, 31, 92)
 _FAILED, _INTERRUPTED = 1, 130
 
 
@@ -51,8 +51,9 @@ class LocalPipeline:
         self._servers: list[Part] = []
         self._workers: list[Part] = []
         self._stopping = asyncio.Event()
-        self._colours = dict(zip(("kafka", "redis", *WORKERS), _COLOURS, strict=True))
+        self._colours = dict(zip(("kafka", "redis", *WORKERS, "serve"), _COLOURS, strict=True))
         self._metrics: list[int] = []
+        self._serve_port = SERVE_PORT
 
     async def run(self) -> int:
         """Run until a signal comes; gives the exit code."""
@@ -68,8 +69,8 @@ class LocalPipeline:
             await self._stop()
 
     async def _start(self) -> bool:
-        kafka, controller, store, *self._metrics = usual_or_free(
-            [KAFKA_PORT, CONTROLLER_PORT, REDIS_PORT, *range(METRICS_PORT, METRICS_PORT + len(WORKERS))]
+        kafka, controller, store, self._serve_port, *self._metrics = usual_or_free(
+            [KAFKA_PORT, CONTROLLER_PORT, REDIS_PORT, SERVE_PORT, *range(METRICS_PORT, METRICS_PORT + len(WORKERS))]
         )
         if not self._environment.get("BANYAN_BROKER"):
             self._environment["BANYAN_BROKER"] = f"127.0.0.1:{kafka}"
@@ -97,6 +98,11 @@ class LocalPipeline:
             part = self._banyan(name, "worker", name.partition("-")[0], **more)
             self._workers.append(part)
             part.start()
+        # Without keys, since it listens on this machine's own address only.
+        open_to_all = {"BANYAN_AUTH": self._environment.get("BANYAN_AUTH", "off")}
+        serve = self._banyan("serve", "serve", BANYAN_SERVE_PORT=str(self._serve_port), **open_to_all)
+        self._workers.append(serve)
+        serve.start()
         ready = await until(self._ready, seconds=READY_LIMIT, stopping=self._stopping, every=0.5)
         if not self._stopping.is_set():
             self._welcome(ready=ready)
@@ -138,10 +144,9 @@ class LocalPipeline:
         )
 
     async def _ready(self) -> bool:
-        """Every worker says so on its port; without ports they are taken at their word."""
-        if not find_spec("prometheus_client"):
-            return True
-        return all([await asyncio.to_thread(_answers, port) for port in self._metrics])
+        """Every process says so on its port; workers without ports are taken at their word."""
+        ports = [self._serve_port, *(self._metrics if find_spec("prometheus_client") else ())]
+        return all([await asyncio.to_thread(_answers, port) for port in ports])
 
     def _welcome(self, *, ready: bool) -> None:
         environment = self._folder / "env"
@@ -158,6 +163,7 @@ class LocalPipeline:
             "banyan tree demo-chats": "the tree they become",
             "banyan stats demo-chats": "what it holds, and what is pending",
             'banyan search demo-chats "where does Ana move?"': "ask it",
+            f"open http://localhost:{self._serve_port}/docs": "the same over HTTP",
             f"curl -s localhost:{self._metrics[0]}/metrics": f"figures of {WORKERS[0]}; the others have ports of their own",
             "banyan dead-letters list": "what could not be taken",
         }

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -113,7 +115,7 @@ def test_one_command_brings_it_up_and_one_ctrl_c_ends_all_of_it(tmp_path: Path) 
         running.until(lambda: "Banyan runs" in running.said, "it comes up")
         for command in ("banyan produce", "banyan tree demo-chats", "banyan stats", "/metrics", "banyan dead-letters list"):
             assert command in running.said
-        assert len(running.children()) == 6
+        assert len(running.children()) == 7
 
         sent = running.banyan("produce examples/data/turns.jsonl examples/data/news.jsonl")
         assert sent["sent"] == sum(RECORDS.values())
@@ -129,6 +131,9 @@ def test_one_command_brings_it_up_and_one_ctrl_c_ends_all_of_it(tmp_path: Path) 
             running.until(partial(whole, tree), f"{tree} is whole and fresh")
             assert running.banyan(f"check {tree}")["clean"]
         assert running.banyan("repair --dry-run")["missing"] == 0
+        (docs,) = re.findall(r"http://localhost:\d+/docs", running.said)
+        with urllib.request.urlopen(docs, timeout=10) as answer:
+            assert answer.status == 200
 
         running.process.send_signal(signal.SIGINT)
         assert running.process.wait(60) == 0, running.said[-3000:]

@@ -67,6 +67,10 @@ def test_no_secret_is_in_a_file() -> None:
         for name, value in service.get("environment", {}).items():
             if re.search(r"PASSWORD|KEY$|SECRET|TOKEN", name):
                 assert re.fullmatch(r"\$\{[A-Z_]+:-\}", value), name
+        if service["image"].startswith("banyan:"):
+            assert service["env_file"] == [{"path": ".env", "required": False}]
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
+    assert "/.env" in ignored
     for path in [ROOT / "docker-compose.yml", *DEPLOY.rglob("*.y*ml"), *DEPLOY.rglob("*.json"), DEPLOY / "Dockerfile"]:
         assert not re.search(r"sk-[A-Za-z0-9]{8}|://[^/\s$]+:[^/\s$]+@", path.read_text(encoding="utf-8")), path
 
