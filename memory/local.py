@@ -213,7 +213,7 @@ def _assemble(
     """The use cases over the given adapters."""
     # A summary that costs nothing need not wait for more to be told.
     linger = 0.0 if isinstance(summarizer, ExtractiveSummarizer) else settings.summaries.linger.total_seconds()
-    jobs = InProcessSummaryJobs(clock, linger=linger)
+    jobs = InProcessSummaryJobs(clock, linger=linger, tree_max=settings.summaries.tree_max)
     views = Views(store, bytes_max=settings.retrieval.view_bytes_max)
     indexing = Indexing(store=store, index=index)
     summarize = Summarize(

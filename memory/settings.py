@@ -39,6 +39,9 @@ class SummarySettings:
 
     workers: int = 4
     """Summaries in the making at once in this process, 1 to 256. With a remote model: how many calls may run."""
+    tree_max: int = 0
+    """Of those, how many may be of one tree; 0 for no limit. Trees take turns anyway; with a limit, calls stay free for a tree that
+    has none under way, so that it need not wait for the end of another's."""
     attempts_max: int = 5
     """Unusable answers for one node in a row before it is given up until its next contribution; it stays visibly pending. A model
     that is away does not count: it is waited for."""

@@ -211,7 +211,7 @@ async def open_summarizing(
                 raise
 
         jobs = TakenJobs(
-            InProcessSummaryJobs(clock, linger=linger),
+            InProcessSummaryJobs(clock, linger=linger, tree_max=settings.memory.summaries.tree_max),
             room=settings.worker.jobs_max,
             before=before,
             clock=clock,

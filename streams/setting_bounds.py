@@ -62,6 +62,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "ingest_lease_ttl": (0.1, 3_600),
     "ingest_lease_wait": (0, 3_600),
     "summaries_workers": (1, 256),
+    "summaries_tree_max": (0, 256),
     "summaries_attempts_max": (1, 1_000),
     "summaries_linger": (0, 3_600),
     "summaries_backoff": (0, _DAY),

@@ -19,7 +19,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "benchmarks.md"
-PARTS = ("inserts", "search", "models", "endtoend", "calls", "quality")
+PARTS = ("inserts", "search", "models", "endtoend", "calls", "pool", "quality")
 
 
 def main() -> int:

@@ -1,10 +1,9 @@
-"""Model calls an item at three arrival rates (`tests.bench.llm_calls`), for clustered items and for turns of conversations."""
+"""Model calls an item at four arrival rates (`tests.bench.llm_calls`), for clustered items and for turns of conversations."""
 
 from __future__ import annotations
 
 import json
 import tempfile
-from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -23,7 +22,7 @@ def main() -> None:
     turns = locomo_turns(folder) if folder is not None else example_turns()
     with tempfile.TemporaryDirectory() as name:
         texts = Path(name) / "turns.jsonl"
-        texts.write_bytes(b"\n".join(msgspec.json.encode(turn) for turn in islice(turns, ITEMS)))
+        texts.write_bytes(b"\n".join(msgspec.json.encode(turn) for turn in turns))
         conversations = curve(min(ITEMS, len(turns)), texts, settings)
     result = {
         "linger_s": settings.linger.total_seconds(),

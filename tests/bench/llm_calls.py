@@ -32,7 +32,9 @@ from tests.fakes.summarizer import FakeSummarizer
 from tests.fakes.virtual_time import LoopClock, run_virtually
 from tests.fakes.world import TREE, World
 
-RATES = (1.0, 20.0, 100.0)
+RATES = (1.0, 20.0, 100.0, 400.0)
+SECONDS_MIN = 10.0
+"""Of arrivals at a rate, where there are enough items: less would measure the end alone."""
 SECONDS_A_CALL = 1.0
 CALLS_AT_ONCE = 16
 TOKENS_MAX = 4_000
@@ -160,20 +162,22 @@ def _records(path: Path, count: int) -> list[Record]:
 
 
 def curve(count: int, texts: Path | None, settings: SummarySettings, rates: Sequence[float] = RATES) -> list[Point]:
-    """The curve over one set of items."""
+    """The curve over one set of items: `count` at each rate, more where that would be less than `SECONDS_MIN`."""
     records: list[Record]
     embedder: Embedder
+    most = max(count, round(max(rates) * SECONDS_MIN))
     if texts is None:
         corpus = Corpus()
-        records, embedder = list(corpus.turns(TREE, 0, count)), GivenVectors(corpus)
+        records, embedder = list(corpus.turns(TREE, 0, most)), GivenVectors(corpus)
     else:
-        records = _records(texts, count)
+        records = _records(texts, most)
         embedder = asyncio.run(_remembered(records))
     points = []
     for rate in rates:
         folder = Path(tempfile.mkdtemp())
         try:
-            points.append(run_virtually(measure(rate, records, embedder, folder, settings)))
+            some = records[: max(count, round(rate * SECONDS_MIN))]
+            points.append(run_virtually(measure(rate, some, embedder, folder, settings)))
         finally:
             shutil.rmtree(folder)
     return points
