@@ -131,7 +131,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.apply(change_set(annotate(node.id, **given), expects=expects))
 
     @rule(picks=st.lists(PICK, min_size=1, max_size=4), weighted=st.booleans())
-    def link(self, picks: list[int], weighted: bool) -> None:
+    def make_edges(self, picks: list[int], weighted: bool) -> None:
         found = {node.id: None for pick in picks if (node := self.pick(pick, NodeKind.LEAF, NodeKind.SUMMARY)) is not None}
         name = self.name()
         weights = [0.5 + number for number in range(len(found))] if weighted else []
