@@ -18,7 +18,7 @@ from streams.producing import Message, Producer
 Place = tuple[str, int]
 """Topic and partition."""
 COMMIT_EVERY = 2.8  # seconds, Faust's default
-POLL = 0.2  # seconds
+POLL, POLL_MAX = 0.1, 3.0  # seconds; whoever waits for long looks less often
 
 
 @dataclass(slots=True)
@@ -129,14 +129,17 @@ class Member:
 
     async def noack_take(self, topic: str, most: int) -> AsyncIterator[list[Any]]:
         """Batches of events, taken evenly from all partitions of the topic."""
+        pause = POLL
         while True:
             events = self._fetched(topic, most)
             if events:
                 # A rebalance may come between: the agent gets what it was about to get all the same.
                 await self._point("fetched")
                 yield events
+                pause = POLL
             else:
-                await asyncio.sleep(POLL)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, POLL_MAX)
 
     def _fetched(self, topic: str, most: int) -> list[Any]:
         events: list[Any] = []

@@ -59,11 +59,17 @@ LIMIT = 7_200.0
 RUBBISH = (b"garbage", b'{"tree":"tree","id":"x","text":""}', b"")
 
 
-def _drop(_logger: object, _name: str, _event: object) -> Any:
-    raise structlog.DropEvent
+def _kept_in(lines: list[dict[str, Any]]) -> structlog.stdlib.BoundLogger:
+    """A logger that says nothing aloud."""
 
+    def keep(_logger: object, _name: str, event: Any) -> Any:
+        lines.append(dict(event))
+        raise structlog.DropEvent
 
-_SILENT = structlog.wrap_logger(None, processors=[_drop], wrapper_class=structlog.stdlib.BoundLogger)
+    logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
+        None, processors=[keep], wrapper_class=structlog.stdlib.BoundLogger
+    )
+    return logger
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,9 @@ class PipelineSimulation(Simulation):
         self.rubbish = 0
         self.settled = False
         self.met: Counter[str] = Counter()
+        self.lines: list[dict[str, Any]] = []
+        """What the workers logged."""
+        self.log = _kept_in(self.lines)
         worker = WorkerSettings(batch_records=drawn.randint(1, 12), jobs_max=drawn.choice([3, 20, 1_000]))
         self.settings = Settings(kafka=KAFKA, worker=worker, memory=SETTINGS)
 
@@ -262,7 +271,7 @@ class WorkerLife(Life):
         """SIGTERM: at any time, or when all is done."""
         end = self.simulation._time() + self.simulation.drawn.expovariate(1 / 120)
         while not self.simulation.settled and (self.simulation._time() < end or not self.mortal):  # noqa: ASYNC110
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(3.0)
 
     def _cannot_go_on(self, reason: str) -> None:
         raise AssertionError(f"{self.name} ended itself: {reason}")
@@ -287,21 +296,21 @@ class WorkerLife(Life):
             dead=dead,
             clock=world.clock,
             limits=simulation.settings.memory.ingest,
-            log=_SILENT,
+            log=simulation.log,
         )
         return Ingesting(batches, world.views, AsyncExitStack())
 
     async def _summarizing(self, settings: Settings) -> Summarizing:
         simulation, world = self.simulation, self.world
         dead = DeadLetters(self._producer(), NAMES.dead_letters.name, world.clock, DeadLetterShare(1.0, 100))
-        retry = Retry(world.clock, _SILENT)
+        retry = Retry(world.clock, simulation.log)
         linger = simulation.drawn.choice([0.0, 2.0])
         jobs = TakenJobs(
             InProcessSummaryJobs(world.clock, linger=linger),
             room=settings.worker.jobs_max,
             before=lambda: retry("sending dead letters", dead.flush),
             clock=world.clock,
-            log=_SILENT,
+            log=simulation.log,
         )
         pool = SummaryPool(jobs=jobs, claims=simulation.claims, summarize=world.summarize, settings=settings.memory.summaries)
         return Summarizing(jobs, dead, retry, pool, world.summarize, world.store, AsyncExitStack())
