@@ -84,11 +84,13 @@ class History:
         held: list[Step] = []
         for step in entry.steps:
             held.append(step)
-            # An item's steps end with the `Grow` of its leaf.
             if not isinstance(step, Grow):
                 continue
+            # An item's steps end with the `Grow` of the leaf that they make; others come in between.
             made = next((each for each in held if isinstance(each, Create) and each.id == step.leaf), None)
-            if made is not None and step.leaf in wanted:
+            if made is None:
+                continue
+            if step.leaf in wanted:
                 moved = next((each for each in held if isinstance(each, Move)), None)
                 found[step.leaf] = LeafRoute(
                     leaf=step.leaf,

@@ -142,6 +142,13 @@ class Guard:
         request._body = b"".join(chunks)  # noqa: SLF001
 
 
+def _check_type(request: Request) -> None:
+    """Refuse what is no JSON; a page of another site can send anything else without asking."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if request.method == "POST" and kind != "application/json":
+        raise Problem("media-type", "send JSON, Content-Type: application/json")
+
+
 def check_length(request: Request, most: int) -> None:
     """Refuse a body that says itself that it is too large."""
     declared = request.headers.get("content-length", "")
@@ -171,6 +178,7 @@ class GuardedRoute(APIRoute):
                 held.enter_context(guard.limits.request(key.id, key.rate))
                 if asked.bulk:
                     return await answer(request)
+                _check_type(request)
                 try:
                     await guard.body(request)
                 except ClientDisconnect:

@@ -46,27 +46,20 @@ class Limits:
         Raises:
             Problem: one too many (429).
         """
-        with self._held(self._take(key, rate or self._rate)):
+        state = self._take(key, rate or self._rate)
+        if state.in_hand >= self._concurrency:
+            raise Problem("concurrency", f"{self._concurrency} requests of this key are being answered; wait for one of them")
+        with _held(state):
             yield
 
     @contextmanager
     def stream(self, key: str) -> Iterator[None]:
-        """An answer that goes on; counts as a request at once for as long, and the rate was asked for when it began."""
+        """An answer that goes on after its request: counts as one of the key's requests at once for as long."""
         state = self._states.get(key)
         if state is None:
             state = self._states[key] = _State(tokens=0.0, at=self._now())
-        with self._held(state):
+        with _held(state):
             yield
-
-    @contextmanager
-    def _held(self, state: _State) -> Iterator[None]:
-        if state.in_hand >= self._concurrency:
-            raise Problem("concurrency", f"{self._concurrency} requests of this key are being answered; wait for one of them")
-        state.in_hand += 1
-        try:
-            yield
-        finally:
-            state.in_hand -= 1
 
     def _take(self, key: str, rate: float) -> _State:
         now = self._now()
@@ -88,3 +81,12 @@ class Limits:
         if len(self._states) >= KEYS_MAX:
             for key in [key for key, state in self._states.items() if not state.in_hand][: KEYS_MAX // 10]:
                 del self._states[key]
+
+
+@contextmanager
+def _held(state: _State) -> Iterator[None]:
+    state.in_hand += 1
+    try:
+        yield
+    finally:
+        state.in_hand -= 1

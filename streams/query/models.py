@@ -11,16 +11,25 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 WAIT_SECONDS = 5.0
 WAIT_SECONDS_MAX = 30.0
 SEQ_MAX = 2**42
 K_HINT = 10_000
 
-FilterValue = str | bool | int | float
+
+def _whole(text: str) -> str:
+    # JSON can write half of a surrogate pair; nothing that is UTF-8 can hold it.
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError("contains half of a surrogate pair")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_whole)]
+FilterValue = Text | bool | int | float
 Strategy = Annotated[
-    str, Field(max_length=32, description="`hybrid`, `collapsed`, `traversal`, `bm25`, or one that the tree's structure has.")
+    Text, Field(max_length=32, description="`hybrid`, `collapsed`, `traversal`, `bm25`, or one that the tree's structure has.")
 ]
 
 
@@ -31,19 +40,19 @@ class _Request(BaseModel):
 class Asking(_Request):
     """What every question may say."""
 
-    query: str = Field(description="The question, in words; never a query language.", examples=["Where does Ana live now?"])
+    query: Text = Field(description="The question, in words; never a query language.", examples=["Where does Ana live now?"])
     strategy: Strategy = "hybrid"
-    filter: dict[str, FilterValue] = Field(
+    filter: dict[Text, FilterValue] = Field(
         default_factory=dict,
         max_length=32,
         description="All must hold: `kind` (leaf or summary), `speaker`, `conversation`, `source`; any other name is one of the "
         "record's metadata.",
         examples=[{"speaker": "Ana"}],
     )
-    since: str | None = Field(None, max_length=64, description="Not before this time, ISO 8601.", examples=["2026-01-01"])
-    until: str | None = Field(None, max_length=64, description="Before this time.", examples=["2026-06-01T00:00:00Z"])
+    since: Text | None = Field(None, max_length=64, description="Not before this time, ISO 8601.", examples=["2026-01-01"])
+    until: Text | None = Field(None, max_length=64, description="Before this time.", examples=["2026-06-01T00:00:00Z"])
     min_seq: int | None = Field(None, ge=0, le=SEQ_MAX, description="The answer must cover this commit; waits for it.")
-    wait_for: str | None = Field(None, min_length=1, max_length=256, description="The answer must cover this event; waits for it.")
+    wait_for: Text | None = Field(None, min_length=1, max_length=256, description="The answer must cover this event; waits for it.")
     wait_seconds: float = Field(WAIT_SECONDS, ge=0, le=WAIT_SECONDS_MAX, description="How long to wait for those.")
 
 

@@ -6,7 +6,10 @@ import asyncio
 from typing import Any
 
 import h11
+import orjson
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from streams.query.problems import KINDS, MEDIA_TYPE, PREFIX
 
 HEAD_LIMIT = 20.0  # seconds
 """From a connection, or from the first byte of another request, to the end of a request's head."""
@@ -44,6 +47,18 @@ class Bounded(H11Protocol):
             self._stop_waiting()
         elif self._waiting is None and not self.transport.is_closing():
             self._wait()
+
+    def send_400_response(self, msg: str) -> None:
+        """What cannot be read as HTTP is answered with a problem too."""
+        body = orjson.dumps({"type": PREFIX + "bad-request", "title": KINDS["bad-request"].title, "status": 400, "detail": msg})
+        headers = [(b"content-type", MEDIA_TYPE.encode()), (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
+        for event in (
+            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
         """See `asyncio.Protocol`."""

@@ -103,7 +103,7 @@ async def explain(
     service = service_of(request)
     name = tree_id(tree)
     answer, degraded = await service.search(name, query, k=k, strategy=strategy, scope=Scope(), explain=True, wanted=Wanted())
-    route = [] if degraded else shapes.decisions_json(await service.memory.route(name, query))
+    route = shapes.decisions_json(await service.would_go(name, query))
     return json_answer({**answers.answer_json(answer, explain=True), "degraded": degraded, "route": route})
 
 

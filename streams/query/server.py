@@ -27,6 +27,7 @@ from streams.metrics_port import MetricsPort
 from streams.query.app import create_app
 from streams.query.embedding import QueryEmbedder
 from streams.query.guard import Guard
+from streams.query.health import NEEDED
 from streams.query.protocol import bounded_protocol
 from streams.query.service import Service
 from streams.query.writing import DirectWriter, KafkaWriter, Writer, ended
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 KEEP_ALIVE = 75
 """Seconds that a connection may be idle between two requests."""
+LOOK_EVERY = 5.0  # seconds
 _log = structlog.stdlib.get_logger("streams.query")
 
 
@@ -104,7 +106,9 @@ async def run_server(settings: Settings, *, told: Callable[[str], None]) -> None
     try:
         async with open_service(settings) as service:
             app = create_app(service, guard, limits=settings.memory.ingest, version=_version())
-            with _metrics_port(settings, app):
+            # Made once, here: half a second in which nobody else would be answered.
+            app.openapi()
+            async with _metrics_port(settings, app):
                 server = _Server(_config(settings, app), app.state.draining)
                 told(_address(listening))
                 await server.serve(sockets=[listening])
@@ -121,6 +125,8 @@ def _config(settings: Settings, app: FastAPI) -> uvicorn.Config:
         ws="none",
         lifespan="off",
         log_config=None,
+        # What a caller sends that is no HTTP is nothing to fill a log with.
+        log_level="error",
         access_log=False,
         server_header=False,
         proxy_headers=False,
@@ -130,22 +136,29 @@ def _config(settings: Settings, app: FastAPI) -> uvicorn.Config:
     )
 
 
-class _metrics_port:  # noqa: N801  # a context manager that reads as one
+@asynccontextmanager
+async def _metrics_port(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
     """The port without keys, where the settings ask for one."""
+    if settings.metrics.port is None:
+        yield
+        return
+    health = Health(state="")
+    port = MetricsPort(settings.metrics, app.state.meter.registry, health)
+    looking = asyncio.create_task(_look(app.state.service, health), name="banyan-health")
+    try:
+        _log.info("metrics", address=port.address)
+        yield
+    finally:
+        looking.cancel()
+        await asyncio.to_thread(port.close)
 
-    def __init__(self, settings: Settings, app: FastAPI) -> None:
-        self._settings = settings
-        self._app = app
-        self._port: MetricsPort | None = None
 
-    def __enter__(self) -> None:
-        if self._settings.metrics.port is not None:
-            self._port = MetricsPort(self._settings.metrics, self._app.state.meter.registry, Health(state=""))
-            _log.info("metrics", address=self._port.address)
-
-    def __exit__(self, *_: object) -> None:
-        if self._port is not None:
-            self._port.close()
+async def _look(service: Service, health: Health) -> None:
+    """Keep what the port answers up to date: it is asked from threads."""
+    while True:
+        found = await service.missing()
+        health.missing = {name: kind for name, kind in found.items() if name in NEEDED}
+        await asyncio.sleep(LOOK_EVERY)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -18,6 +18,7 @@ from memory.records import Record
 from memory.results import EventResult, SearchAnswer, TreeReport
 from memory.service.history import EventRoute, History
 from memory.service.query import Context
+from memory.tree.routing import Decision
 from memory.tree.view import View
 from streams.health import dependency
 from streams.query.embedding import QueryEmbedder
@@ -203,6 +204,13 @@ class Service:
             await self.store.tree(tree)
             raise _no_event(tree, event)
         return found
+
+    async def would_go(self, tree: TreeId, text: str) -> Sequence[Decision]:
+        """How a text would be placed now; nothing while the embedding model is away."""
+        try:
+            return await self.memory.route(tree, text)
+        except (EmbedderError, EmbedderAnswerError):
+            return ()
 
     async def as_of(self, tree: TreeId, seq: int) -> View:
         """The tree's shape after a commit."""

@@ -19,7 +19,7 @@ from streams.broker import Broker, BrokerUnavailableError, open_admin
 from streams.events import encode
 from streams.producing import Message, Producer
 from streams.schema_versions import SCHEMA_HEADER, schema_of
-from streams.topics import Topics, record_key
+from streams.topics import Topics, record_key, require
 from streams.tracing import sent
 
 LOOK_EVERY = 10.0  # seconds
@@ -164,14 +164,20 @@ class KafkaWriter(Writer):
             try:
                 async with asyncio.timeout(LOOK_LIMIT):
                     await self._connected()
-                    admin = await open_admin(self._broker)
-                    await admin.close()
+                    await self._ask()
                 self._back()
             except BanyanError as error:
                 self._gone(error)
             except TimeoutError:
                 self._gone(BrokerUnavailableError(f"Kafka at {self._broker.address} says nothing"))
             await asyncio.sleep(LOOK_EVERY if self._away is None else LOOK_AGAIN)
+
+    async def _ask(self) -> None:
+        admin = await open_admin(self._broker)
+        try:
+            await require(admin, [self._topics.turns.name, self._topics.documents.name], self._broker.address)
+        finally:
+            await admin.close()
 
     def _gone(self, error: BanyanError) -> None:
         if self._away is None or not isinstance(error, type(self._away)):
