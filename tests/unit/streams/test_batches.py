@@ -21,7 +21,7 @@ from memory.results import EventResult
 from memory.service.ingest import Ingest, Prepared
 from memory.settings import IngestSettings
 from streams.agents.batches import GIVEN_UP_IN_ROW_MAX, Batches, CannotGoOnError
-from streams.dead_letters import DeadLetters, Envelope, decode_envelope
+from streams.dead_letters import DeadLetters, DeadLetterShare, Envelope, TooManyDeadLettersError, decode_envelope
 from streams.deliveries import Delivery
 from streams.job_topic import JobTopic, decode_job
 from tests.fakes.embedder import EmbedderFault, FakeEmbedder
@@ -253,3 +253,20 @@ def test_an_envelope_keeps_what_came() -> None:
     assert again.delivery == Delivery(
         topic="turns", partition=3, offset=7, key=None, value=b"\xff", headers=(("trace", b"\x01\x02"),), timestamp=1.5
     )
+
+
+async def test_a_form_that_is_not_known_is_given_up_unread_and_a_known_one_goes_in(parts: Parts) -> None:
+    newer, known = (
+        replace(message(number), headers=(("banyan-schema", form),)) for number, form in ((0, b"turn/2"), (1, b"turn/1"))
+    )
+    await parts.batches.take([newer, known, message(2)])
+    (letter,) = parts.letters()
+    assert (letter.error, letter.delivery) == ("banyan-schema", newer)
+    assert await leaves(parts) == 2
+
+
+async def test_a_batch_that_would_mostly_be_given_up_is_neither_given_up_nor_done(parts: Parts) -> None:
+    parts.dead.share = DeadLetterShare(0.5, 20)
+    with pytest.raises(TooManyDeadLettersError, match="'record'"):
+        await parts.batches.take([*(raw(number, b"no json") for number in range(10)), message(11), message(12)])
+    assert parts.letters() == []
