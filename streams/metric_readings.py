@@ -81,6 +81,10 @@ def _of_summarizing(pipeline: Summarizing) -> Iterator[Reading]:
     yield Reading("banyan_llm_calls_total", counts.calls)
     yield Reading("banyan_llm_tokens_total", counts.tokens_in, ("in",))
     yield Reading("banyan_llm_tokens_total", counts.tokens_out, ("out",))
+    if (throttle := pipeline.throttle) is not None:
+        yield Reading("banyan_llm_waited_seconds_total", throttle.waited_s)
+        yield Reading("banyan_llm_put_off_total", throttle.refused)
+        yield Reading("banyan_llm_pauses_total", throttle.pauses)
 
 
 def _of_shared(retry: Retry, dead: DeadLetters) -> Iterator[Reading]:

@@ -104,6 +104,9 @@ SUMMARIES = (
     _counter("banyan_summaries_given_up_total", "Summaries given up after the last attempt."),
     _counter("banyan_llm_calls_total", "Calls to the model."),
     _counter("banyan_llm_tokens_total", "Tokens sent to the model and received.", "direction"),
+    _counter("banyan_llm_waited_seconds_total", "Time that calls waited for their turn at the provider."),
+    _counter("banyan_llm_put_off_total", "Calls put off because their turn was too far away."),
+    _counter("banyan_llm_pauses_total", "Times the provider asked this worker, and so all, to leave it alone."),
 )
 STAGES = {
     "ingest": ("decode", "embed", "plan", "lease", "commit", "send", "batch"),

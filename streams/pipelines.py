@@ -12,6 +12,8 @@ import structlog
 from memory.adapters.embedded.clock import SystemClock
 from memory.adapters.embedded.extractive import ExtractiveSummarizer
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
+from memory.adapters.openai.summarizer import OpenAISummarizer
+from memory.adapters.openai.throttle import ThrottleCounts
 from memory.errors import TransientError, TreeNotFoundError
 from memory.model import NodeId, TreeId
 from memory.ports.embedder import Embedder
@@ -79,6 +81,8 @@ class Summarizing:
     summarize: Summarize
     store: TreeStore
     parts: AsyncExitStack
+    throttle: ThrottleCounts | None = None
+    """What its calls waited for, where the model has a provider."""
 
     @property
     def stages(self) -> Sequence[Stages]:
@@ -239,7 +243,8 @@ async def open_summarizing(
         pool = SummaryPool(
             jobs=jobs, claims=backend.claims, summarize=summarize, settings=settings.memory.summaries, given_up=given_up
         )
-        return Summarizing(jobs, dead, retry, pool, summarize, backend.store, parts.pop_all())
+        throttle = summarizer.throttle.counts if isinstance(summarizer, OpenAISummarizer) and summarizer.throttle else None
+        return Summarizing(jobs, dead, retry, pool, summarize, backend.store, parts.pop_all(), throttle)
 
 
 async def _dirty(store: TreeStore, tree: TreeId, limit: int) -> Sequence[NodeId]:

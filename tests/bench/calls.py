@@ -24,10 +24,13 @@ def main() -> None:
         texts = Path(name) / "turns.jsonl"
         texts.write_bytes(b"\n".join(msgspec.json.encode(turn) for turn in turns))
         conversations = curve(min(ITEMS, len(turns)), texts, settings)
+    clustered = curve(ITEMS, None, settings)
     result = {
         "linger_s": settings.linger.total_seconds(),
-        "clustered": {f"{point.rate:g}": round(point.total, 2) for point in curve(ITEMS, None, settings)},
+        "clustered": {f"{point.rate:g}": round(point.total, 2) for point in clustered},
+        "clustered_arriving": {f"{point.rate:g}": round(point.streaming, 2) for point in clustered},
         "conversations": {f"{point.rate:g}": round(point.total, 2) for point in conversations},
+        "conversations_arriving": {f"{point.rate:g}": round(point.streaming, 2) for point in conversations},
     }
     print(json.dumps(result))
 

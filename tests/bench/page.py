@@ -86,8 +86,11 @@ def _rows() -> list[tuple[str, str, tuple[str, ...], Callable[..., str], str, st
         (
             "LLM calls an item until every summary is fresh, summarizer of 1 s, 16 at once: at 1 / 20 / 100 / 400 items/s",
             "calls",
-            ("clustered", "conversations", "linger_s"),
-            lambda clustered, turns, linger: f"{_curve(clustered)} clustered; {_curve(turns)} conversations (linger {linger:g} s)",
+            ("clustered", "clustered_arriving", "conversations", "conversations_arriving", "linger_s"),
+            lambda clustered, soon, turns, soon_turns, linger: (
+                f"{_curve(clustered)} clustered; {_curve(turns)} conversations; of these while items arrive {_curve(soon)}; "
+                f"{_curve(soon_turns)} (linger {linger:g} s)"
+            ),
             "< 3.27 everywhere, ≤ 1 at 20/s",
             "≤ 0.3 at 100/s, ≤ 0.2 at 400/s",
         ),
