@@ -8,6 +8,7 @@ import random
 import pytest
 
 from streams.dead_letters import decode_envelope
+from streams.job_topic import decode_job
 from streams.settings import Settings
 from streams.topics import job_key, topics
 from tests.integration.kafka.workers import (
@@ -96,6 +97,7 @@ async def test_a_poisoned_node_stops_after_its_attempts_and_stays_pending(instal
     letters = [decode_envelope(letter.value) for letter in await read(installed, names.dead_letters.name)]
     assert {letter.error for letter in letters} == {"SummarizerAnswerError"}
     assert {letter.attempts for letter in letters} == {2}
+    assert {decode_job(letter.delivery.value).node for letter in letters} >= given_up
     assert {letter.delivery.key for letter in letters} >= {job_key("t", node) for node in given_up}  # type: ignore[arg-type]
     async with looking(installed) as memory:
         assert (await memory.stats("t")).pending > 0
