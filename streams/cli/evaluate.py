@@ -16,6 +16,7 @@ import click
 from streams.cli.app import Exit
 from streams.cli.common import Session, json_option, run_async
 from streams.cli.console import Progress, counted, duration
+from streams.cli.evaluate_sessions import measure
 from streams.cli.ingest import wait_for_summaries
 from streams.cli.interrupts import Interrupts
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from streams.evaluation.run import Filled, StrategyRun
     from streams.evaluation.timing import TimedEmbedder
 
-_FORMATS = ("locomo", "multihoprag", "passages")
+_FORMATS = ("locomo", "multihoprag", "passages", "msc")
 _STRATEGIES = ("hybrid", "collapsed", "traversal", "agent", "dense", "bm25")
 _READABLE = ("hybrid", "collapsed", "traversal", "agent")
 _STOPPING = "stopping after what is in hand; Ctrl-C again ends at once"
@@ -62,6 +63,7 @@ Formats, each a folder of JSON lines:
   locomo       conversations.jsonl, qa.jsonl    a tree for each conversation
   multihoprag  facts.jsonl, queries.jsonl       one tree
   passages     corpus.jsonl, queries.jsonl      one tree
+  msc          session3_test.jsonl              a tree for each conversation; summaries, not searches, are measured
 """,
 )
 @click.argument("name", metavar="FORMAT", type=click.Choice(_FORMATS))
@@ -126,6 +128,11 @@ async def evaluate(
     """
     session = Session(as_json=as_json)
     session.load(structure=structure)
+    if name == "msc":
+        if strategies or data or judge:
+            raise click.UsageError("msc measures summaries: --strategy, --data and --judge mean nothing to it")
+        with Interrupts(session.output, _STOPPING) as interrupts:
+            return await measure(session, folder, interrupts.stop)
     judging = _Judging(
         model=judge, skip=no_judge, yes=yes, tokens=context_tokens, concurrency=concurrency, prices=price, cache=answers
     )
