@@ -60,7 +60,7 @@ def _histogram(name: str, text: str, *labels: str) -> Metric:
     return Metric(name=name, kind=Kind.HISTOGRAM, help=text, labels=labels)
 
 
-BATCH_RECORDS = _histogram("banyan_batch_records", "Messages taken together.", "topic")
+BATCH_RECORDS = _histogram("banyan_batch_records", "Messages dealt with together.", "topic")
 STAGE_SECONDS = _histogram("banyan_stage_seconds", "What each stage took.", "stage")
 
 COMMON = (

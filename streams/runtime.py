@@ -73,7 +73,7 @@ class Runtime(Generic[P]):
         self.draining = False
         """No new work is taken."""
         self.on_batch: Callable[[str, int], None] | None = None
-        """Told the topic and the size of each batch that is taken."""
+        """Told the topic and the size of each batch that is dealt with."""
         self.on_stage: Callable[[str, float], None] = spend
         """Told the name and the seconds of each stage; to be set before the pipeline is opened."""
         self._open = open_pipeline
@@ -115,14 +115,16 @@ class Runtime(Generic[P]):
             await self._pipeline.probe()
 
     @contextmanager
-    def batch(self) -> Iterator[None]:
+    def batch(self, deliveries: Sequence[Delivery] = ()) -> Iterator[None]:
         """
-        A batch is being dealt with.
+        A batch, of one topic, is being dealt with.
 
         An error in it ends the process: whatever it was, an agent that raises it acknowledges what it was on.
         """
         self._batches += 1
         self._idle.clear()
+        if self.on_batch is not None and deliveries:
+            self.on_batch(deliveries[0].topic, len(deliveries))
         try:
             yield
         except Exception as error:
@@ -137,8 +139,6 @@ class Runtime(Generic[P]):
     def taken(self, deliveries: Sequence[Delivery]) -> None:
         """An agent was given these."""
         self.progress.taken(time.monotonic(), deliveries)
-        if self.on_batch is not None and deliveries:
-            self.on_batch(deliveries[0].topic, len(deliveries))
 
     def acknowledged(self, deliveries: Sequence[Delivery]) -> None:
         """These were acknowledged."""

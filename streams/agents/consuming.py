@@ -52,8 +52,9 @@ async def _work(lanes: Lanes, runtime: Runtime[Ingesting]) -> None:
     while True:
         messages = await lanes.take(runtime.settings.worker.batch_records)
         await runtime.unless_draining()
-        with runtime.batch():
+        deliveries = [message.delivery for message in messages]
+        with runtime.batch(deliveries):
             pipeline = await runtime.pipeline()
-            await pipeline.batches.take([message.delivery for message in messages])
+            await pipeline.batches.take(deliveries)
             acknowledged = lanes.settle(messages)
         runtime.acknowledged(acknowledged)

@@ -30,8 +30,9 @@ async def _consume(stream: Any, runtime: Runtime[Summarizing]) -> None:
     settings = runtime.settings.worker
     async for events in stream.noack_take(settings.batch_records, within=settings.batch_wait.total_seconds()):
         await runtime.unless_draining()
-        runtime.taken([delivery(event) for event in events])
-        with runtime.batch():
+        deliveries = [delivery(event) for event in events]
+        runtime.taken(deliveries)
+        with runtime.batch(deliveries):
             pipeline = await runtime.pipeline()
             pipeline.jobs.acknowledged = runtime.acknowledged
             pipeline.pool.start()
