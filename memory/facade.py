@@ -50,7 +50,7 @@ class Parts:
     freshness: Freshness
 
 
-INDEX_LAG = 0.25
+INDEX_LAG = 1.0
 """Seconds that the index may stay behind while records come in, for want of a query: updates of few commits make many small
 segments, whose merging took more time at 100,000 leaves than the commits themselves."""
 
@@ -73,6 +73,8 @@ class LocalMemory:
         self._settings = settings
         self._closing = closing
         self._index_behind = index_behind
+        if index_behind:
+            parts.ingest.on_commit = parts.indexing.committed
         self._closed = False
         self._indexing: dict[TreeId, asyncio.Task[int]] = {}
         self._ending = asyncio.Event()

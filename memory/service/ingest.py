@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memory.changes import ChangeSet, Create, EventEntry, Grow, Move, Step
+from memory.changes import ChangeSet, Create, EventEntry, Grow, LogEntry, Move, Step
 from memory.errors import ContentionError, EmbedderError, LeaseBusyError, LeaseLostError, StoreDamagedError, TreeMismatchError
 from memory.model import EventId, Item, NodeId, TreeId, TreeInfo, Vector
 from memory.ports.clock import Clock
@@ -120,6 +120,8 @@ class Ingest:
         self.counters = IngestCounters()
         self.on_wait: Callable[[EmbedderError, float], None] | None = None
         """Called before each wait, in seconds, for an embedding model that is away."""
+        self.on_commit: Callable[[TreeId, LogEntry], None] | None = None
+        """Called after each commit with what it did, texts and items included."""
         self.stages = Stages(clock)
         """`embed`, `plan`, `lease` (the wait for one), `commit`."""
 
@@ -382,6 +384,9 @@ class Ingest:
             outcome = None
         if isinstance(outcome, Applied):
             self._recent.add(tree, changes.steps)
+            if self.on_commit is not None:
+                ids = tuple(event.id for event in events)
+                self.on_commit(tree, LogEntry(seq=outcome.seq, at=changes.at, steps=changes.steps, events=ids))
             if outcome.seq == view.seq + 1:
                 view.seq = outcome.seq
                 return outcome

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,27 +32,29 @@ from memory.adapters.embedded.index.segment import (
     survivors,
 )
 from memory.errors import StoreDamagedError, StoreUnavailableError, TreeMismatchError
+from memory.model import MARK_BITS
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS trees (
   tree TEXT PRIMARY KEY, incarnation INTEGER NOT NULL, seq INTEGER NOT NULL, dimension INTEGER NOT NULL,
-  compacted INTEGER NOT NULL DEFAULT 0, stamp TEXT NOT NULL DEFAULT ''
+  alive INTEGER NOT NULL DEFAULT 0, stamp TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS segments (
   id INTEGER PRIMARY KEY AUTOINCREMENT, tree TEXT NOT NULL, last INTEGER NOT NULL, size INTEGER NOT NULL, data BLOB NOT NULL
 );
 CREATE INDEX IF NOT EXISTS segments_by_tree ON segments (tree, last, id, size);
 """
-"""`incarnation` differs for a tree that was dropped and made again; `compacted` counts the rows left by the last compaction."""
+"""`incarnation` differs for a tree that was dropped and made again; `alive` counts the rows that no later one superseded, going by
+when their nodes were made; a compaction counts them."""
 
 SEGMENT_ROWS_MAX = 16_384
 """Segments of this size are merged no more, only compacted."""
 SEGMENT_FAN = 8
-"""Neighbouring segments of about one size that are merged into one."""
+"""Neighbouring segments of about one size that are merged into one, or fewer when those make one of SEGMENT_ROWS_MAX."""
 COMPACT_GROWTH = 2
-"""A tree whose segments hold this many times the rows of the last compaction and as many more as this times SEGMENT_ROWS_MAX is
-compacted: its largest segments too lose the rows that later commits superseded."""
+"""A tree whose segments hold this many times the rows that count and as many more as this times SEGMENT_ROWS_MAX is compacted: its
+largest segments too lose the rows that later commits superseded. One that only grows never is."""
 PAGE_BYTES = 16_384
 WAL_BYTES_KEPT = 64 * 2**20
 
@@ -146,16 +149,18 @@ class SegmentFile:
         if self.reach(tree).seq != after:
             return False
         made = segment()
-        row = None if made is None else (len(made.nodes) + len(made.removed), encode(made))
+        row = None if made is None else (_size(made), encode(made))
+        alive = 0 if made is None else int(np.count_nonzero(made.marks >> MARK_BITS > after)) - len(made.removed)
 
         def write(connection: sqlite3.Connection) -> bool:
             with transaction(connection, write=True):
                 if _reach(connection, tree).seq != after:
                     return False
                 connection.execute(
-                    "INSERT INTO trees (tree, incarnation, seq, dimension, stamp) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (tree)"
-                    " DO UPDATE SET seq = ?3, dimension = CASE dimension WHEN 0 THEN ?4 ELSE dimension END, stamp = ?5",
-                    (tree, int.from_bytes(os.urandom(7)) + 1, seq, dimension, stamp),
+                    "INSERT INTO trees (tree, incarnation, seq, dimension, stamp, alive) VALUES (?1, ?2, ?3, ?4, ?5, max(?6, 0))"
+                    " ON CONFLICT (tree) DO UPDATE SET seq = ?3, dimension = CASE dimension WHEN 0 THEN ?4 ELSE dimension END,"
+                    " stamp = ?5, alive = max(alive + ?6, 0)",
+                    (tree, int.from_bytes(os.urandom(7)) + 1, seq, dimension, stamp, alive),
                 )
                 (known,) = connection.execute("SELECT dimension FROM trees WHERE tree = ?", (tree,)).fetchone()
                 if dimension and known != dimension:
@@ -184,12 +189,12 @@ class SegmentFile:
         def plan(connection: sqlite3.Connection) -> tuple[list[tuple[int, int]], int]:
             with transaction(connection):
                 found = connection.execute("SELECT id, size FROM segments WHERE tree = ? ORDER BY last, id", (tree,)).fetchall()
-                row = connection.execute("SELECT compacted FROM trees WHERE tree = ?", (tree,)).fetchone()
+                row = connection.execute("SELECT alive FROM trees WHERE tree = ?", (tree,)).fetchone()
                 return found, row[0] if row else 0
 
-        segments, compacted = self._guarded(plan)
+        segments, alive = self._guarded(plan)
         total = sum(size for _, size in segments)
-        if total > COMPACT_GROWTH * (compacted + SEGMENT_ROWS_MAX):
+        if total > COMPACT_GROWTH * (alive + SEGMENT_ROWS_MAX):
             return self._rewrite(tree, [number for number, _ in segments], compact=True)
         run = due([size for _, size in segments])
         return run is not None and self._rewrite(tree, [number for number, _ in segments[run]], compact=False)
@@ -224,7 +229,7 @@ class SegmentFile:
                     [(tree, last, size, data) for size, data in merged],
                 )
                 if compact:
-                    connection.execute("UPDATE trees SET compacted = ? WHERE tree = ?", (sum(size for size, _ in merged), tree))
+                    connection.execute("UPDATE trees SET alive = ? WHERE tree = ?", (sum(size for size, _ in merged), tree))
                 return True
             return False
 
@@ -348,13 +353,18 @@ def translated_os(path: Path) -> Iterator[None]:
 
 
 def due(sizes: Sequence[int]) -> slice | None:
-    """A run of at least SEGMENT_FAN neighbours of one size class or below, the smallest class first; None when there is none."""
+    """
+    SEGMENT_FAN or more neighbours of one size class or below, the smallest class first; None when there are none.
+
+    No more of them than make a segment of SEGMENT_ROWS_MAX: a merge holds up whoever works beside it.
+    """
     for level in range(tier(SEGMENT_ROWS_MAX - 1) + 1):
         start = 0
         for place, size in enumerate([*sizes, SEGMENT_ROWS_MAX]):
             if size >= SEGMENT_ROWS_MAX or tier(size) > level:
                 if place - start >= SEGMENT_FAN:
-                    return slice(start, place)
+                    reached = (at for at, rows in enumerate(accumulate(sizes[start:place]), start + 1) if rows >= SEGMENT_ROWS_MAX)
+                    return slice(start, next(reached, place))
                 start = place + 1
     return None
 

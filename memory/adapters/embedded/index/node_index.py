@@ -21,7 +21,7 @@ from memory.model import NodeId, TreeId
 from memory.ports import index as ports
 from memory.ports.index import Candidates, IndexAnswer, IndexEntry, IndexQuery
 
-FORMAT = 2
+FORMAT = 3
 """Of segments and tables; a file of another format is made anew."""
 PROBE = "Ana's 2 naïve cafés were running—not far from Łódź, on 2026-05-08! U.S. e-mails: 東京 don't"
 """What the tokenizer makes of this tells whether a file was made with the same tokenizer."""

@@ -162,3 +162,43 @@ class _UpTo:
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)
+
+
+async def test_commits_of_this_process_are_not_read_back(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, other = make_world(), make_world()
+    index = MemoryIndex()
+    indexing = Indexing(store=ours.store, index=index)
+    ours.ingest.on_commit = indexing.committed
+    await ours.put(turn(0))
+    await indexing.catch_up(TREE)
+    reads: list[str] = []
+    for name in ("nodes", "changes"):
+        asked = getattr(ours.store, name)
+
+        async def noted(*args: Any, _name: str = name, _asked: Any = asked, **kwargs: Any) -> Any:
+            reads.append(_name)
+            return await _asked(*args, **kwargs)
+
+        monkeypatch.setattr(ours.store, name, noted)
+    for start in range(1, 41, 20):
+        await ours.put(*turns(range(start, start + 20)))
+    reads.clear()
+    await indexing.catch_up(TREE)
+    assert reads == ["changes"], "the commit that the index stands at is compared, nothing else is read"
+    await assert_level(ours, index)
+    await ours.put(turn(41))
+    await other.put(turn(42))  # what another process commits in between is read
+    await ours.put(turn(43))
+    await indexing.catch_up(TREE)
+    await assert_level(ours, index)
+
+
+async def test_of_what_it_is_told_it_keeps_a_bounded_part(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory.service.indexing.TOLD_MAX", 3_000)
+    index = MemoryIndex()
+    indexing = Indexing(store=world.store, index=index)
+    world.ingest.on_commit = indexing.committed
+    for number in range(20):
+        await world.put(turn(number))
+    await indexing.catch_up(TREE)
+    await assert_level(world, index)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 
 from memory.adapters.embedded.index import file, lexical, tree
 from memory.adapters.embedded.index.node_index import EmbeddedNodeIndex
+from memory.adapters.embedded.index.segment import Segment
 from memory.errors import StoreUnavailableError
 from memory.model import NodeId, NodeKind, TreeId, mark
 from memory.ports.index import IndexEntry, IndexQuery
@@ -187,3 +190,32 @@ async def test_trees_leave_memory_least_recently_used_first() -> None:
     assert held[-1] == names[0]
     assert 1 <= len(held) < 5
     await index.close()
+
+
+async def test_a_tree_that_only_grows_is_never_rewritten_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file, "SEGMENT_ROWS_MAX", 32)
+    compactions: list[int] = []
+
+    def noted(parts: Sequence[Segment]) -> list[Segment]:
+        compactions.append(len(parts))
+        return list(parts)
+
+    monkeypatch.setattr(file, "_compacted", noted)
+    index = await EmbeddedNodeIndex.open(tmp_path / "index.db")
+    for seq in range(1, 61):
+        grown = [replace(entry(10 * seq + row, "word"), mark=mark(seq, row)) for row in range(10)]
+        await index.update(TREE, after=seq - 1, seq=seq, upserts=grown)
+    await index.close()
+    assert not compactions
+    with closing(sqlite3.connect(tmp_path / "index.db")) as connection:
+        sizes = [size for (size,) in connection.execute("SELECT size FROM segments")]
+    assert sum(sizes) == 600
+    assert len(sizes) < 30
+    assert max(sizes) <= 32 + 10, "merged, but never more than make a whole segment"
+
+
+def test_a_merge_takes_no_more_segments_than_make_a_whole_one() -> None:
+    half = file.SEGMENT_ROWS_MAX // 2
+    assert file.due([half] * 8) == slice(0, 2)
+    assert file.due([100] * 8) == slice(0, 8)
+    assert file.due([100] * 7) is None
