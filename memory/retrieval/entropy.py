@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -10,8 +11,8 @@ from numpy.typing import NDArray
 
 G = TypeVar("G")
 
-ENTROPY_MIN = 1e-3
-"""Nats. A granularity that is certain (one unit, or one that is far nearer than all others) would get all the weight."""
+SHARE_MIN = 1e-3
+"""Of the largest entropy. A granularity that is certain, one unit far nearer than all others, would get all the weight."""
 
 
 def entropy(similarities: NDArray[np.floating], degree: float) -> float:
@@ -37,12 +38,18 @@ def weights(similarities: Mapping[G, NDArray[np.floating]], degree: float) -> di
     """
     Of each granularity, its share of the inverse entropies (equation 4); the shares add up to 1.
 
+    Entropies are taken in units of the largest that so many units can have, log n. The paper has as many units of each granularity;
+    where there are twenty turns a session, the entropy of the many is the larger for that alone, and weights would follow counts.
+
     Args:
         similarities: of a query with the units of each granularity; one without units gets no weight.
         degree: λ of equation 3.
     """
-    inverse = {
-        granularity: 1.0 / max(entropy(values, degree), ENTROPY_MIN) for granularity, values in similarities.items() if len(values)
-    }
+    inverse: dict[G, float] = {}
+    for granularity, values in similarities.items():
+        if len(values):
+            # One unit alone is as open as a question can leave it.
+            share = entropy(values, degree) / math.log(len(values)) if len(values) > 1 else 1.0
+            inverse[granularity] = 1.0 / max(share, SHARE_MIN)
     total = sum(inverse.values())
     return {granularity: inverse.get(granularity, 0.0) / total if total else 0.0 for granularity in similarities}

@@ -22,6 +22,7 @@ from memory.retrieval.grouping import best_of_each
 from memory.retrieval.hybrid import Hybrid
 from memory.retrieval.lexical import Lexical
 from memory.retrieval.packing import Passage, pack
+from memory.retrieval.router import GranularityRouter
 from memory.retrieval.strategy import Question, Ranked, Ranking, Strategy
 from memory.retrieval.traversal import Traversal
 from memory.service.embedding import check_model, embed
@@ -32,7 +33,7 @@ from memory.tree.provisional import without_phrases
 
 Grouping = Literal["none", "conversation", "document"]
 
-STRATEGIES: tuple[type[Strategy], ...] = (Hybrid, Collapsed, Traversal, Agent)
+STRATEGIES: tuple[type[Strategy], ...] = (Hybrid, Collapsed, Traversal, Agent, GranularityRouter)
 """Every way to read, the default first."""
 
 SOURCES_MAX = 20
@@ -93,6 +94,7 @@ class Query:
             Lexical(index),
             Traversal(views),
             Agent(views, store, navigator=navigator),
+            GranularityRouter(views),
         )
         self.strategies: Mapping[str, Strategy] = {strategy.name: strategy for strategy in strategies}
 

@@ -32,9 +32,19 @@ def test_equal_similarities_leave_all_open() -> None:
     assert entropy.entropy(np.full(8, 0.3), 0.2) == pytest.approx(math.log(8))
 
 
-def test_one_unit_alone_does_not_take_everything() -> None:
+def test_many_units_weigh_no_less_for_being_many() -> None:
+    few, many = np.array([0.5, 0.1, 0.1, 0.1]), np.array([0.5, *[0.1] * 79])
+    shares = entropy.weights({"session": np.full(5, 0.3), "turn": np.full(100, 0.3)}, degree=0.2)
+    assert shares["session"] == pytest.approx(shares["turn"])
+    shares = entropy.weights({"few": few, "many": many}, degree=0.02)
+    assert shares["many"] > 0.3
+
+
+def test_one_unit_alone_is_open_and_a_certain_one_does_not_take_everything() -> None:
     shares = entropy.weights({"summary": np.array([0.2]), "turn": np.array([0.9, 0.1])}, degree=0.2)
-    assert 0.0 < shares["turn"] < shares["summary"] < 1.0
+    assert 0.0 < shares["summary"] < shares["turn"] < 1.0
+    shares = entropy.weights({"summary": np.array([0.2]), "turn": np.array([0.9, -0.9])}, degree=0.01)
+    assert 0.0 < shares["summary"] < 0.01
 
 
 def test_no_units_no_weights() -> None:

@@ -1,0 +1,111 @@
+"""The router over a small MemGAS: walks lead to what is associated, weights to the sure granularity."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+
+from memory.errors import QueryError
+from memory.model import EmbeddingModel, EventId, Item, NodeId, NodeKind, TreeId, Vector
+from memory.ports.index import Scope
+from memory.retrieval.router import LEVELS, GranularityRouter, RouterRecipe
+from memory.retrieval.strategy import Question, Ranking
+from memory.structures.memgas import MemGas, unit_ids
+from memory.tree.planning import Insertion, leaf_id
+from memory.tree.similarity import quantize
+from memory.tree.view import View
+
+TREE = TreeId("t")
+DIMENSION = 16
+MODEL = EmbeddingModel(name="fake", dimension=DIMENSION, unrelated_cosine=0.0)
+
+
+class Memory:
+    """Sessions of turns about topics."""
+
+    def __init__(self, topics: Sequence[Sequence[int]]) -> None:
+        self.structure = MemGas(MODEL)
+        self.view = View(DIMENSION)
+        self.turns: dict[NodeId, int] = {}
+        self.held = 0
+        for session, talk in enumerate(topics):
+            for place, topic in enumerate(talk):
+                self.add(session, place, topic)
+
+    def add(self, session: int, place: int, topic: int) -> None:
+        item = Item(event_id=EventId(f"{session}.{place}"), text="x", conversation=f"c{session}")
+        self.structure.plan(self.view, [Insertion(item=item, vector=about(topic, 100 * session + place))])
+        self.view.seq += 1
+        self.turns[leaf_id(item.event_id, 0)] = topic
+
+    @asynccontextmanager
+    async def hold(self, tree: TreeId) -> AsyncIterator[View]:
+        assert tree == TREE
+        self.held += 1
+        yield self.view
+
+
+def about(topic: int, seed: int = 0) -> Vector:
+    noise = 0.12 * np.random.default_rng(seed).standard_normal(DIMENSION)
+    return quantize((np.eye(DIMENSION)[topic] + noise).astype(np.float32))
+
+
+async def ask(memory: Memory, topic: int, *, k: int = 5, router: GranularityRouter | None = None, **scope: object) -> Ranking:
+    question = Question(tree=TREE, text="?", vector=about(topic), k=k, scope=Scope(**scope), explain=True)  # type: ignore[arg-type]
+    return await (router or GranularityRouter(memory)).rank(question)
+
+
+async def test_the_units_about_it_come_first() -> None:
+    memory = Memory([[0, 0, 1], [2, 2, 3], [0, 4, 4]])
+    ranking = await ask(memory, 0, k=3, kinds=frozenset({NodeKind.LEAF}))
+    assert [memory.turns[ranked.node] for ranked in ranking.ranked] == [0, 0, 0]
+    assert ranking.seq == memory.view.seq
+    assert [ranked.score for ranked in ranking.ranked] == sorted((ranked.score for ranked in ranking.ranked), reverse=True)
+
+
+async def test_a_walk_leads_to_what_is_associated() -> None:
+    """Started at one turn alone, it comes sooner to the turns that it has an edge with than to those that it has none with."""
+    memory = Memory([[0, 5], [7, 8], [0, 6], [9, 10]])
+    router = GranularityRouter(memory, recipe=RouterRecipe(seeds=1, damping=0.5))
+    ranking = await ask(memory, 0, k=100, router=router)
+    start, *others = [ranked.node for ranked in ranking.ranked if ranked.node in memory.turns]
+    assert memory.turns[start] == 0
+    joined = [other in memory.view.links[start] for other in others]
+    assert True in joined
+    assert False in joined
+    assert joined.index(False) >= joined.count(True)
+
+
+async def test_summaries_alone_can_be_asked_for() -> None:
+    memory = Memory([[0, 0], [1, 1]])
+    ranking = await ask(memory, 1, kinds=frozenset({NodeKind.SUMMARY}))
+    units = unit_ids(Item(event_id=EventId("1.0"), text="x", conversation="c1"))
+    assert {ranked.node for ranked in ranking.ranked[:3]} == set(units)
+
+
+async def test_an_explanation_gives_the_weights_of_the_granularities() -> None:
+    ranking = await ask(Memory([[0, 1], [2, 3]]), 0)
+    assert all(f"{level} 0." in ranking.trace[0] for level in LEVELS)
+    assert {"cosine", "granularity", "seed"} == set(ranking.ranked[0].parts)
+
+
+async def test_an_empty_tree_has_no_answer() -> None:
+    assert (await ask(Memory([]), 0)).ranked == ()
+
+
+async def test_filters_that_only_items_meet_are_refused() -> None:
+    with pytest.raises(QueryError, match="use hybrid"):
+        await ask(Memory([[0]]), 0, speaker="Ana")
+
+
+async def test_columns_are_made_anew_when_the_tree_has_changed() -> None:
+    memory = Memory([[0, 1]])
+    router = GranularityRouter(memory)
+    before = await ask(memory, 3, k=10, router=router)
+    memory.add(1, 0, 3)
+    after = await ask(memory, 3, k=10, router=router)
+    assert (before.seq, after.seq) == (2, 3)
+    assert len(after.ranked) == len(before.ranked) + 4
