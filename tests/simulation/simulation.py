@@ -38,6 +38,7 @@ from memory.results import EventResult, EventStatus
 from memory.service.freshness import Freshness
 from memory.service.stream import stream
 from memory.settings import IngestSettings, MemorySettings, SummarySettings
+from memory.structures import registry
 from tests.fakes.embedder import FakeEmbedder
 from tests.fakes.inline_store import InlineStore
 from tests.fakes.memory_index import MemoryIndex
@@ -57,6 +58,10 @@ _life: contextvars.ContextVar[Life | None] = contextvars.ContextVar("life", defa
 
 class _Dead(BaseException):
     """Ends whatever a dead process still tries."""
+
+
+SMALL = {"hat": {"memory_length": 2.0}}
+"""Parameters under which few records make many levels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +97,7 @@ class Simulation:
     def __post_init__(self) -> None:
         self.drawn = random.Random(self.seed)
         self.weather = Weather.drawn(self.drawn)
+        self.structure = registry.NAMES[self.seed % len(registry.NAMES)]
         self.index = MemoryIndex(self.point)
 
     def note(self, what: str) -> None:
@@ -225,6 +231,8 @@ class Life:
             index=simulation.index,
             settings=SETTINGS,
             point=simulation.point,
+            structure=simulation.structure,
+            parameters=SMALL.get(simulation.structure),
         )
 
     async def spent(self, work: Coroutine[Any, Any, None]) -> None:
