@@ -14,6 +14,8 @@ from memory.ports.store import TreeStore
 from memory.tree.view import View
 
 CHANGES_PER_READ = 1_000
+LOADED_AT_ONCE = 50_000
+"""Nodes of a tree that are loaded in the event loop's thread; more in another."""
 COUNT_AGAIN = 8
 """A view is counted again when it has grown by one part in so many: counting a large one takes longer than a commit."""
 
@@ -69,11 +71,18 @@ class Views:
             losses = self._store.losses(tree)
             if kept is not None and kept.losses != losses:
                 kept = None  # it holds commits that are no more, which somebody else was told of
-            view = kept.view if kept is not None else View.load(await self._store.skeleton(tree))
+            view = kept.view if kept is not None else await self._load(tree)
             if fresh and kept is not None:
                 await self.catch_up(tree, view)
             yield view
             self._keep(tree, view, kept, losses)
+
+    async def _load(self, tree: TreeId) -> View:
+        skeleton = await self._store.skeleton(tree)
+        if len(skeleton.ids) <= LOADED_AT_ONCE:
+            return View.load(skeleton)
+        # Seconds for a million nodes, in which a worker's group would take it for dead.
+        return await asyncio.to_thread(View.load, skeleton)
 
     def begin(self, tree: TreeId, dimension: int) -> None:
         """A tree that has just been made: its view is empty, and need not be read."""

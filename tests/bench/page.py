@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tests.bench import page_pipeline
+
 Results = Mapping[str, Mapping[str, Any]]
 
 HEAD = """# Benchmarks
@@ -118,6 +120,7 @@ def _rows() -> list[tuple[str, str, tuple[str, ...], Callable[..., str], str, st
             "above both on each",
             "",
         ),
+        *page_pipeline.rows(),
     ]
 
 

@@ -80,6 +80,7 @@ def say(records: int, begun: float, used: float, **more: float) -> None:
         "seconds": seconds,
         "records_per_s": records / seconds,
         "cpu_us_per_record": (time.process_time() - used) / records * 1e6,
+        "rss_mb": int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20,
         "rss_max_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         **more,
     }

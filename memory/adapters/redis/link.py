@@ -44,15 +44,13 @@ class Link:
         self._slots = asyncio.Semaphore(settings.connections_max)
         self._keys: dict[TreeId, TreeKeys] = {}
         self._waiting = asyncio.Semaphore(settings.connections_max)
+        self._asking: Redis | RedisCluster | None = None
         self._pipe: Pipe | None = None
-        if isinstance(client, Redis):
-            pool = client.connection_pool
-            self._pipe = Pipe(
-                pool.get_connection,
-                pool.release,
-                at_once=settings.connections_max,
-                timeout=settings.timeout.total_seconds(),
-            )
+        if not settings.cluster:
+            self._asking = _client(settings, timed=False)
+            assert isinstance(self._asking, Redis)
+            seconds = settings.timeout.total_seconds()
+            self._pipe = Pipe(self._asking.connection_pool, at_once=settings.connections_max, timeout=seconds)
         self.scripts_called = 0
         """Scripts that were called, repetitions included."""
         self.retries = 0
@@ -178,12 +176,15 @@ class Link:
         """Close the connections; idempotent."""
         if self._pipe is not None:
             await self._pipe.close()
-        await self._client.aclose()
-        pool = None if isinstance(self._client, RedisCluster) else self._client.connection_pool
-        if isinstance(pool, SentinelConnectionPool):
-            # Those to the sentinels are the manager's, which the client does not close.
-            for sentinel in pool.sentinel_manager.sentinels:
-                await sentinel.aclose()
+        for client in (self._client, self._asking):
+            if client is None:
+                continue
+            await client.aclose()
+            pool = getattr(client, "connection_pool", None)
+            if isinstance(pool, SentinelConnectionPool):
+                # Those to the sentinels are the manager's, which the client does not close.
+                for sentinel in pool.sentinel_manager.sentinels:
+                    await sentinel.aclose()
 
     async def _send(self, command: str, what: str, head: Sequence[Argument], key: str, replicas: int) -> Any:
         self.scripts_called += 1
@@ -280,11 +281,18 @@ async def _exchange(connection: Any, release: Callable[[Any], Any], commands: Se
     return answers
 
 
-def _client(settings: RedisSettings) -> Redis | RedisCluster:
+def _client(settings: RedisSettings, *, timed: bool = True) -> Redis | RedisCluster:
+    """
+    A client.
+
+    Args:
+        settings: how to reach the server.
+        timed: whether each answer is waited for no longer than the settings say; else the caller bounds the time.
+    """
     seconds = settings.timeout.total_seconds()
     # Retries are the link's own: a commit that is sent again must say so.
     common: dict[str, Any] = {
-        "socket_timeout": seconds,
+        "socket_timeout": seconds if timed else None,
         "socket_connect_timeout": seconds,
         "socket_keepalive": True,
         "retry": Retry(NoBackoff(), 0),
@@ -298,14 +306,15 @@ def _client(settings: RedisSettings) -> Redis | RedisCluster:
         url = settings.url.replace("+cluster", "", 1)
         # Blocking calls, and a margin for the client's own, beside the ones the link lets through.
         return RedisCluster.from_url(url, max_connections=2 * settings.connections_max + 8, **common)
-    pool_size = 3 * settings.connections_max  # scripts together, calls alone, calls that block
+    pool_size = 2 * settings.connections_max  # calls that block, and the others
     if parts.scheme == "redis+sentinel":
         hosts = [host.rpartition(":") for host in parts.netloc.rpartition("@")[2].split(",")]
         sentinels = [(name or port, int(port) if name else 26379) for name, _, port in hosts]
         given = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         user, password = (each and unquote(each) for each in (parts.username, parts.password))
         options: dict[str, Any] = {"username": user, "password": password, "db": int(given.get("db", 0))}
-        sentinel = Sentinel(sentinels, sentinel_kwargs=common, **common)  # type: ignore[no-untyped-call]
+        asking = {**common, "socket_timeout": seconds}
+        sentinel = Sentinel(sentinels, sentinel_kwargs=asking, **common)  # type: ignore[no-untyped-call]
         master: Redis = sentinel.master_for(parts.path.strip("/"), max_connections=pool_size, **options)
         return master
     pool = ConnectionPool.from_url(settings.url, max_connections=pool_size, **common)

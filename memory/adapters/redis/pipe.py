@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hiredis import pack_command
@@ -27,24 +28,19 @@ class Pipe:
     caller that is cancelled does not keep its command from being run, nor disturb the others that were sent with it.
 
     Args:
-        acquire, release: a connection of the client's pool, and back.
-        at_once: connections in use at once; more lots wait.
+        pool: of connections without a time-out of their own; the pipe keeps those it has used.
+        at_once: connections at most; more lots wait.
         timeout: seconds within which a lot must be connected, sent and answered.
     """
 
-    def __init__(
-        self,
-        acquire: Callable[[], Awaitable[Any]],
-        release: Callable[[Any], Awaitable[None]],
-        *,
-        at_once: int,
-        timeout: float,
-    ) -> None:
-        self._acquire = acquire
-        self._release = release
+    def __init__(self, pool: Any, *, at_once: int, timeout: float) -> None:
+        self._pool = pool
         self._slots = asyncio.Semaphore(at_once)
         self._timeout = timeout
-        self._waiting: list[tuple[Words, asyncio.Future[Any]]] = []
+        self._idle: list[Any] = []
+        self._waiting: deque[tuple[Words, asyncio.Future[Any]]] = deque()
+        self._coming = 0
+        """Room in the lots that are about to be sent."""
         self._sending: set[asyncio.Task[None]] = set()
         self.round_trips = 0
         """Lots sent."""
@@ -65,9 +61,13 @@ class Pipe:
         """The answer to come to one command, which is sent also if nobody waits for it."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
-        if not self._waiting:
-            loop.call_soon(self._send)
         self._waiting.append((words, answer))
+        if not self._coming:
+            self._coming = TOGETHER
+            task = loop.create_task(self._send())
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+        self._coming -= 1
         return answer
 
     async def close(self) -> None:
@@ -75,23 +75,20 @@ class Pipe:
         while self._sending:
             await asyncio.wait(self._sending)
 
-    def _send(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for first in range(0, len(waiting), TOGETHER):
-            task = asyncio.ensure_future(self._exchange(waiting[first : first + TOGETHER]))
-            self._sending.add(task)
-            task.add_done_callback(self._sending.discard)
-
-    async def _exchange(self, lot: Sequence[tuple[Words, asyncio.Future[Any]]]) -> None:
+    async def _send(self) -> None:
+        # A task begins in the turn after the one it was made in: by then the lot is whole.
+        lot = [self._waiting.popleft() for _ in range(min(TOGETHER, len(self._waiting)))]
+        if not self._waiting:
+            self._coming = 0
         self.round_trips += 1
         self.calls += len(lot)
         try:
             async with self._slots, asyncio.timeout(self._timeout):
-                connection = await self._acquire()
+                connection = self._idle.pop() if self._idle else await self._pool.get_connection()
                 try:
                     await exchange(connection, [words for words, _ in lot], [answer for _, answer in lot])
                 finally:
-                    await self._release(connection)
+                    self._idle.append(connection)
         except BaseException as error:
             problem = NoAnswerError(f"no answer within {self._timeout:g} s") if isinstance(error, TimeoutError) else error
             for _, answer in lot:
@@ -109,7 +106,9 @@ async def exchange(connection: Any, commands: Iterable[Words], answers: Sequence
         RedisError, OSError: the connection failed, and was closed; those that were not answered are not done.
     """
     try:
-        await connection.connect()
+        if not connection.is_connected or await connection.can_read():
+            await connection.disconnect(nowait=True)  # it was closed at the other end while it was idle
+            await connection.connect()
         packed = [pack_command(tuple(words)) for words in commands]  # type: ignore[arg-type]  # declared for one word only
         await connection.send_packed_command(b"".join(packed))
         for answer in answers:
