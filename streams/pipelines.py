@@ -21,8 +21,9 @@ from memory.ports.jobs import SummaryJob
 from memory.ports.store import TreeStore
 from memory.ports.summarizer import Summarizer
 from memory.service.ingest import Ingest
+from memory.service.pool import SummaryPool
 from memory.service.stages import Stages
-from memory.service.summarize import Summarize, SummaryPool
+from memory.service.summarize import Summarize
 from memory.service.views import Views
 from streams.agents.batches import Batches
 from streams.bootstrap import open_backend, open_embedder, open_summarizer
@@ -152,6 +153,7 @@ async def open_ingesting(
             settings=replace(limits, embedder_patience=timedelta(0)),
             structure=tree.structure,
             parameters=tree.parameters(),
+            structure_binds=False,
         )
         batches = Batches(
             ingest=ingest,

@@ -85,6 +85,8 @@ class Ingest:
         views: of this process; shared with queries.
         settings: limits.
         structure: how a tree that does not exist yet is made, and its parameters (None: the defaults).
+        structure_binds: whether a tree that was made with another structure is refused. Otherwise it goes on growing as it was
+            made: for workers, who write to everybody's trees.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class Ingest:
         settings: IngestSettings,
         structure: str = "memtree",
         parameters: Mapping[str, float] | None = None,
+        structure_binds: bool = True,
     ) -> None:
         self._store = store
         self._leases = leases
@@ -111,6 +114,7 @@ class Ingest:
         near, far = 0, 1
         self._lease_after = (far if leases.remote else near) if settings.lease_after is None else settings.lease_after
         self._default = registry.make(structure, embedder.model, parameters)
+        self._structure_binds = structure_binds
         self._structures: dict[TreeId, Structure] = {}
         self._alike: dict[tuple[Any, ...], Structure] = {}
         """Structures by what they are made of: one serves all trees that are alike."""
@@ -151,7 +155,7 @@ class Ingest:
             )
         )
         check_model(info, self._embedder)
-        if info.structure != self._default.name:
+        if self._structure_binds and info.structure != self._default.name:
             raise TreeMismatchError(
                 f"tree {tree!r} is a {info.structure} tree, {self._default.name} is configured; "
                 f"use --structure {info.structure}, or another tree name"

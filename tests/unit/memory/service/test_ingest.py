@@ -310,3 +310,15 @@ async def test_many_writers_in_one_process(world: World) -> None:
     records = turns(range(120))
     await asyncio.gather(*(world.put(*records[start::3], batch=5) for start in range(4)))
     await assert_sound(world, 120)
+
+
+async def test_a_tree_of_another_structure_is_refused_or_grows_on_as_it_was_made(make_world: MakeWorld) -> None:
+    await make_world(structure="hat").put(turn(1))
+    with pytest.raises(TreeMismatchError, match="--structure hat"):
+        await make_world().put(turn(2))
+    worker = make_world()
+    worker.ingest._structure_binds = False
+    await worker.put(turn(2))
+    report = await worker.inspect.check(TREE)
+    assert (report.violations, report.replayed) == ((), 2)
+    assert (await worker.inspect.stats(TREE)).structure == "hat"
