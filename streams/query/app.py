@@ -19,16 +19,16 @@ from streams.query import health, models, posting, reading, streaming
 from streams.query.envelope import Envelope
 from streams.query.guard import Guard
 from streams.query.metrics import ServiceMeter
-from streams.query.problems import KINDS, MEDIA_TYPE, Problem, invalid, problem_of
+from streams.query.problems import KINDS, MEDIA_TYPE, RETRIED, Problem, invalid, problem_of
 from streams.query.service import Service
 
 _DESCRIPTION = """
 A streaming memory for LLM applications: turns and documents grow, online, into a tree you can ask.
 
-Keys are sent as `Authorization: Bearer banyan_…`. Every error is a problem (RFC 9457); 429 and 503 say in `Retry-After` when to try
-again. Every answer says in `seq` which commit it covers.
+Keys are sent as `Authorization: Bearer banyan_…`. Every error is a problem (RFC 9457); 429, 503 and 412 say in
+`Retry-After` when to try again. Every answer says in `seq` which commit it covers.
 """
-_STATUSES: Mapping[str, Sequence[int]] = {"get": (), "post": (408, 413, 415)}
+_STATUSES: Mapping[str, Sequence[int]] = {"get": (), "post": (408, 412, 413, 415)}
 _ALWAYS = (400, 401, 403, 404, 409, 421, 422, 429, 500, 503, 504)
 _BY_STATUS = {404: "not-found", 405: "method-not-allowed", 413: "body-too-large", 415: "media-type"}
 _log = structlog.stdlib.get_logger("streams.query")
@@ -162,6 +162,6 @@ def _problem_response(status: int) -> dict[str, Any]:
         "description": "; ".join(f"`{kind.name}`: {kind.title.lower()}" for kind in kinds),
         "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}},
     }
-    if status in (429, 503):
+    if status in RETRIED:
         said["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
     return said

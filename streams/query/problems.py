@@ -18,6 +18,8 @@ from streams.health import dependency
 
 MEDIA_TYPE = "application/problem+json"
 PREFIX = "urn:banyan:problem:"
+RETRIED = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.PRECONDITION_FAILED})
+"""Statuses that come with a Retry-After."""
 RETRY_AFTER = 1.0
 """Seconds, where whoever is away did not say."""
 
@@ -44,6 +46,7 @@ KINDS: Mapping[str, Kind] = {
         Kind("method-not-allowed", 405, "This address does not take this method"),
         Kind("slow-request", 408, "The request was sent too slowly"),
         Kind("tree-mismatch", 409, "The tree was made with other settings"),
+        Kind("not-covered", 412, "What was waited for has not come yet"),
         Kind("body-too-large", 413, "The body is too large"),
         Kind("too-many-records", 413, "Too many records at once"),
         Kind("media-type", 415, "The body is of a kind that is not taken here"),
@@ -55,7 +58,6 @@ KINDS: Mapping[str, Kind] = {
         Kind("internal", 500, "An error nobody thought of"),
         Kind("busy", 503, "Others are writing at the same place"),
         Kind("unavailable", 503, "Something that is needed is away"),
-        Kind("not-covered", 503, "What was waited for has not come yet"),
         Kind("draining", 503, "The service is stopping"),
         Kind("timeout", 504, "The answer took too long"),
     )
@@ -82,7 +84,7 @@ class Problem(Exception):  # noqa: N818  # the standard's word
     Args:
         kind: one of `KINDS`.
         detail: what happened and what to do.
-        retry_after: seconds after which the same request may succeed; 429 and 503 always say some.
+        retry_after: seconds after which the same request may succeed; 429, 503 and 412 always say some.
         fields: further members of the answer.
         headers: of the answer.
     """
@@ -107,7 +109,7 @@ class Problem(Exception):  # noqa: N818  # the standard's word
         """The answer."""
         status = self.kind.status
         headers = dict(self.headers)
-        if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        if status in RETRIED:
             headers["Retry-After"] = str(max(1, math.ceil(self.retry_after or RETRY_AFTER)))
         body = {
             "type": PREFIX + self.kind.name,

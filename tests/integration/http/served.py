@@ -134,7 +134,7 @@ def problem(answer: httpx.Response) -> str:
     value = answer.json()
     assert value["status"] == answer.status_code
     assert {"type", "title", "detail", "instance"} <= value.keys()
-    if answer.status_code in (429, 503):
+    if answer.status_code in (412, 429, 503):
         assert int(answer.headers["retry-after"]) >= 1
     assert value["instance"].endswith(answer.headers["x-request-id"])
     return str(value["type"]).removeprefix("urn:banyan:problem:")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import structlog
 
 from tests.integration.http.served import Served, exchange, listening, problem, request, serving
 
@@ -196,6 +197,9 @@ async def test_an_error_nobody_thought_of_is_a_problem_without_its_text(served: 
         raise RuntimeError("a secret address")
 
     monkeypatch.setattr(served.app.state.service, "trees", broken)
-    answer = await served.get("")
+    with structlog.testing.capture_logs() as logged:
+        answer = await served.get("")
     assert (answer.status_code, problem(answer)) == (500, "internal")
     assert "secret" not in answer.text
+    [line] = [line for line in logged if line["log_level"] == "error"]
+    assert line["request"] == answer.headers["x-request-id"]

@@ -74,7 +74,7 @@ async def test_what_does_not_come_in_time_is_said(served: Served) -> None:
     await served.put("me", "hello")
     for wanted in ({"wait_for": "never"}, {"min_seq": 99}):
         answer = await served.post("me/search", {"query": "hello", "wait_seconds": 0.05, **wanted})
-        assert (answer.status_code, problem(answer)) == (503, "not-covered")
+        assert (answer.status_code, problem(answer)) == (412, "not-covered")
 
 
 async def test_no_read_makes_a_tree(served: Served) -> None:
