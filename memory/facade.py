@@ -25,9 +25,10 @@ from memory.service.freshness import Freshness
 from memory.service.indexing import Indexing
 from memory.service.ingest import Ingest
 from memory.service.inspect import Inspect
+from memory.service.pool import SummaryPool, requeue_dirty
 from memory.service.query import Context, Query
 from memory.service.stream import IngestTotals, stream
-from memory.service.summarize import SummaryCounts, SummaryPool, requeue_dirty
+from memory.service.summarize import SummaryCounts
 from memory.service.transfer import Transfer
 from memory.settings import MemorySettings
 from memory.tree.routing import Decision

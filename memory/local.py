@@ -41,9 +41,10 @@ from memory.service.freshness import Freshness
 from memory.service.indexing import Indexing
 from memory.service.ingest import Ingest
 from memory.service.inspect import Inspect
+from memory.service.pool import SummaryPool
 from memory.service.query import Query
 from memory.service.stream import IngestTotals
-from memory.service.summarize import Summarize, SummaryPool
+from memory.service.summarize import Summarize
 from memory.service.transfer import Transfer
 from memory.service.views import Views
 from memory.settings import MemorySettings

@@ -8,7 +8,7 @@ from memory.model import NodeId, TreeId
 from memory.ports.clock import Clock
 from memory.ports.jobs import SummaryJobs
 from memory.ports.store import TreeStore
-from memory.service.summarize import SummaryPool
+from memory.service.pool import SummaryPool
 
 POLL = 0.05  # seconds
 POLL_MAX = 2.0  # seconds

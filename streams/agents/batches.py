@@ -28,10 +28,10 @@ from memory.ports.store import TreeStore
 from memory.records import Record
 from memory.results import EventResult, EventStatus
 from memory.service.ingest import Ingest, Prepared
+from memory.service.pool import requeue_dirty
 from memory.service.redelivery import put_again
 from memory.service.stages import Stages
 from memory.service.stream import TEXT_PER_BATCH
-from memory.service.summarize import requeue_dirty
 from memory.settings import IngestSettings
 from streams import tracing
 from streams.dead_letters import DeadLetters

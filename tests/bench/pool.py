@@ -29,8 +29,9 @@ from memory.adapters.embedded.hashing import HashingEmbedder
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.model import TreeId
 from memory.service.ingest import Ingest
+from memory.service.pool import SummaryPool
 from memory.service.stream import stream
-from memory.service.summarize import Summarize, SummaryPool
+from memory.service.summarize import Summarize
 from memory.service.views import Views
 from memory.settings import IngestSettings, SummarySettings
 from streams.bootstrap import open_backend, open_summarizer

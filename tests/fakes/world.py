@@ -21,9 +21,10 @@ from memory.results import EventResult
 from memory.service.indexing import Indexing
 from memory.service.ingest import Ingest
 from memory.service.inspect import Inspect
+from memory.service.pool import SummaryPool, requeue_dirty
 from memory.service.query import Query
 from memory.service.stream import stream
-from memory.service.summarize import Summarize, SummaryPool, requeue_dirty
+from memory.service.summarize import Summarize
 from memory.service.transfer import Transfer
 from memory.service.views import Views
 from memory.settings import MemorySettings

@@ -31,7 +31,7 @@ from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.errors import RecordError
 from memory.model import EventId, NodeKind
 from memory.service.ingest import Ingest
-from memory.service.summarize import SummaryPool
+from memory.service.pool import SummaryPool
 from streams.agents.batches import Batches
 from streams.agents.consuming import consume
 from streams.dead_letters import DeadLetters, DeadLetterShare, decode_envelope

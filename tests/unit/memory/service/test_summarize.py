@@ -17,7 +17,8 @@ from memory.model import ROOT, Node, NodeId, NodeKind, TreeId
 from memory.ports.jobs import SummaryJob
 from memory.ports.leases import Lease
 from memory.ports.store import Applied, Seen, Stale
-from memory.service.summarize import JobOutcome, SummaryPool
+from memory.service.pool import SummaryPool
+from memory.service.summarize import JobOutcome
 from memory.settings import MemorySettings, SummarySettings
 from tests.fakes.embedder import EmbedderFault, FakeEmbedder
 from tests.fakes.summarizer import FakeSummarizer, SummarizerFault

@@ -15,7 +15,8 @@ from memory.model import NodeId, TreeId
 from memory.ports.claims import Claim
 from memory.ports.jobs import SummaryJob
 from memory.service.claiming import TTL
-from memory.service.summarize import JobOutcome, SummaryPool
+from memory.service.pool import SummaryPool
+from memory.service.summarize import JobOutcome
 from memory.settings import MemorySettings, SummarySettings
 from tests.fakes.summarizer import FakeSummarizer, SummarizerFault
 from tests.fakes.virtual_time import LoopClock
