@@ -53,6 +53,7 @@ class Feed:
         limits: longest texts.
         on_refused: told of each line that is no record: where, and `field: reason`.
         on_empty: told of each input without a line.
+        after: an input's label and a line of it: what comes before its end is passed over unread.
     """
 
     def __init__(
@@ -63,12 +64,14 @@ class Feed:
         limits: IngestSettings,
         on_refused: Callable[[Place, str], None],
         on_empty: Callable[[Input], None],
+        after: tuple[str, int] | None = None,
     ) -> None:
         self._inputs = inputs
         self._tree = tree
         self._limits = limits
         self._on_refused = on_refused
         self._on_empty = on_empty
+        self._after = after
         self._given: defaultdict[tuple[str, str], deque[Place]] = defaultdict(deque)
         self._room = threading.Semaphore(_BLOCKS_AHEAD)
         self._blocks: asyncio.Queue[list[_Taken] | Exception | None] | None = None
@@ -138,10 +141,15 @@ class Feed:
         try:
             base = 0
             for each in self._inputs:
+                if self._after is not None and self._after[0] != each.label:
+                    base += each.size or 0
+                    continue
+                last, self._after = 0 if self._after is None else self._after[1], None
                 empty = True
-                for lines in each.blocks(RECORD_BYTES_MAX):
+                for block in each.blocks(RECORD_BYTES_MAX):
+                    empty = empty and not block
+                    lines = [line for line in block if line.number > last]
                     if lines:
-                        empty = False
                         self._room.acquire()
                         put([self._take(each, line, base) for line in lines])
                 if empty:

@@ -43,9 +43,10 @@ Examples:
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--tree", metavar="T", help="Tree for records that name none; without it each must name its own.")
+@click.option("--after", metavar="FILE:LINE", help="Go on after this line, as a run that was interrupted says at its end.")
 @shared_options
 @run_async
-async def produce(files: Sequence[str], tree: str | None, session: Session) -> int:
+async def produce(files: Sequence[str], tree: str | None, after: str | None, session: Session) -> int:
     """
     Send turns and documents from JSONL files to Kafka, for the workers to put into trees.
 
@@ -53,6 +54,7 @@ async def produce(files: Sequence[str], tree: str | None, session: Session) -> i
     and the exit code is 3. Sending a file again does no harm: a record that a tree has already changes nothing.
     """
     inputs = open_inputs(files)
+    begin = None if after is None else _place(after, [each.label for each in inputs])
     session.load()
     from streams.broker import Broker, need_kafka, open_admin  # noqa: PLC0415
     from streams.producing import Producer  # noqa: PLC0415  # brings numpy
@@ -74,10 +76,19 @@ async def produce(files: Sequence[str], tree: str | None, session: Session) -> i
         producer = await Producer(Broker.of(settings)).start()
         try:
             sending = _Sending(session, producer, names)
-            await sending.run(inputs, tree=tree, stop=interrupts.stop)
+            await sending.run(inputs, tree=tree, after=begin, stop=interrupts.stop)
         finally:
             await producer.stop()
         return Exit.INTERRUPTED if interrupts.stop.is_set() else sending.exit
+
+
+def _place(text: str, labels: Sequence[str]) -> tuple[str, int]:
+    label, _, line = text.rpartition(":")
+    if not (line.isascii() and line.isdigit()):
+        raise click.UsageError(f"--after: {text!r} is not FILE:LINE")
+    if label not in labels:
+        raise click.UsageError(f"--after: {label!r} is none of the files: {', '.join(labels)}")
+    return label, int(line)
 
 
 @contextmanager
@@ -110,16 +121,19 @@ class _Sending:
         self._started = time.monotonic()
         self._sent: Counter[str] = Counter()
         self._rejected = 0
+        self._last: Place | None = None
+        """Of the last record that the broker has."""
+        self._ended = False
 
     @property
     def exit(self) -> Exit:
         return Exit.REFUSED if self._rejected else Exit.OK
 
-    async def run(self, inputs: Sequence[Input], *, tree: str | None, stop: asyncio.Event) -> None:
+    async def run(self, inputs: Sequence[Input], *, tree: str | None, after: tuple[str, int] | None, stop: asyncio.Event) -> None:
         from streams.cli.feed import Feed  # noqa: PLC0415
 
         limits = self._session.settings.memory.ingest
-        feed = Feed(inputs, tree=tree, limits=limits, on_refused=self._refuse, on_empty=self._empty)
+        feed = Feed(inputs, tree=tree, limits=limits, on_refused=self._refuse, on_empty=self._empty, after=after)
         sizes = [each.size for each in inputs]
         total = None if None in sizes else sum(size or 0 for size in sizes)
         try:
@@ -134,6 +148,7 @@ class _Sending:
                             await self._send(batch, feed, progress)
                             batch, characters = [], 0
                     await self._send(batch, feed, progress)
+            self._ended = feed.ended
         finally:
             self._report(interrupted=stop.is_set())
 
@@ -160,8 +175,8 @@ class _Sending:
         for record in batch:
             self._sent[self._topic(record)] += 1
         results = [EventResult(tree=TreeId(each.tree), id=EventId(each.id), status=EventStatus.ACCEPTED, seq=0) for each in batch]
-        position = max(place.position for place, _ in feed.settle(results))
-        progress.update(position, detail=f"{counted(self._sent.total(), 'record')}, {self._rate():,.0f}/s")
+        self._last = feed.settle(results)[-1][0]
+        progress.update(self._last.position, detail=f"{counted(self._sent.total(), 'record')}, {self._rate():,.0f}/s")
 
     def _topic(self, record: Record) -> str:
         return (self._names.turns if record.KIND == "turn" else self._names.documents).name
@@ -176,14 +191,20 @@ class _Sending:
     def _report(self, *, interrupted: bool) -> None:
         if self._output.as_json:
             self._output.emit(
-                {"sent": self._sent.total(), "rejected": self._rejected, "topics": self._sent, "interrupted": interrupted}
+                {
+                    "sent": self._sent.total(),
+                    "rejected": self._rejected,
+                    "topics": self._sent,
+                    "interrupted": interrupted,
+                    "after": None if self._ended or self._last is None else str(self._last),
+                }
             )
             return
         refused = f", {self._rejected:,} refused" if self._rejected else ""
         seconds = time.monotonic() - self._started
         self._output.show(f"{self._sent.total():,} sent{refused} in {duration(seconds)} ({self._rate():,.0f}/s)")
-        if interrupted:
-            self._output.note("interrupted; the same command sends everything again, which does no harm")
+        if not self._ended and self._last is not None:
+            self._output.note(f"stopped in the middle: the same command with --after {self._last} goes on from there")
 
     def _rate(self) -> float:
         return self._sent.total() / max(0.001, time.monotonic() - self._started)

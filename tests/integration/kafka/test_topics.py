@@ -77,6 +77,7 @@ async def test_produce_keeps_a_conversation_in_one_partition_and_reports_what_is
         "rejected": 1,
         "topics": {names.turns.name: 30, names.documents.name: 6},
         "interrupted": False,
+        "after": None,
     }
     messages = await read(installed, names.turns.name)
     records = [decode(message.value) for message in messages]
