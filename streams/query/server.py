@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import structlog
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 KEEP_ALIVE = 75
 """Seconds that a connection may be idle between two requests."""
 LOOK_EVERY = 5.0  # seconds
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _log = structlog.stdlib.get_logger("streams.query")
 
 
@@ -83,11 +84,25 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._draining = draining
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """See `uvicorn.Server`."""
-        _log.info("draining", signal=signal.Signals(sig).name)
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """See `uvicorn.Server`, whose own raises the signal again at the end, before anything else could be closed."""
+        loop = asyncio.get_running_loop()
+        for each in _SIGNALS:
+            loop.add_signal_handler(each, self._on_signal, each)
+        try:
+            yield
+        finally:
+            for each in _SIGNALS:
+                loop.remove_signal_handler(each)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        if self.should_exit:
+            _log.warning("ended at once", signal=number.name)
+            os._exit(128 + number)
+        _log.info("draining", signal=number.name)
         self._draining.set()
-        super().handle_exit(sig, frame)
+        self.should_exit = True
 
 
 async def run_server(settings: Settings, *, told: Callable[[str], None]) -> None:

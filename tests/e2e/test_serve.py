@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,12 +44,8 @@ def test_records_go_in_are_found_and_are_there_for_every_command(banyan: Banyan)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, b"")
-    lines = [json.loads(line) for line in err.decode().splitlines()]
-    assert [line["event"] for line in lines if line["event"] in ("metrics", "draining", "stopped")] == [
-        "metrics",
-        "draining",
-        "stopped",
-    ]
+    events = [json.loads(line)["event"] for line in err.decode().splitlines()]
+    assert [event for event in events if event in ("metrics", "draining", "stopped")] == ["metrics", "draining", "stopped"]
     assert banyan("check", "me").code == 0
 
 
@@ -94,11 +91,13 @@ def test_keys_from_the_first_to_the_last(banyan: Banyan) -> None:
     assert banyan("keys", "revoke", "no-such-key").code == 1
 
 
-def test_what_cannot_be_is_refused_at_start_with_what_to_do(banyan: Banyan) -> None:
-    open_to_all = banyan.shell("serve", "--host", "0.0.0.0", BANYAN_AUTH="off")
+def test_what_cannot_be_is_refused_at_start_with_what_to_do(banyan: Banyan, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        taken = banyan("serve", "--port", str(other.getsockname()[1]))
+    assert taken.code == 2
+    assert "--port" in taken.err
+    monkeypatch.setenv("BANYAN_AUTH", "off")
+    open_to_all = banyan("serve", "--host", "0.0.0.0")
     assert (open_to_all.code, open_to_all.out) == (2, "")
     assert "banyan keys create" in open_to_all.err
-    with serving(banyan, BANYAN_AUTH="off") as (client, _):
-        taken = banyan.shell("serve", "--port", str(client.base_url.port))
-        assert taken.code == 2
-        assert "--port" in taken.err

@@ -37,7 +37,7 @@ CHECKS = [
 ]
 
 
-@schemathesis.serializer("application/x-ndjson", "application/jsonl")  # type: ignore[untyped-decorator]
+@schemathesis.serializer("application/x-ndjson", "application/jsonl")
 def lines(_context: Any, value: Any) -> bytes:
     """Whatever is generated, as it is: the service must take any bytes."""
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
