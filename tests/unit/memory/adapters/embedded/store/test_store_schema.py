@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from memory.adapters.embedded.store import SqliteTreeStore
 from memory.adapters.embedded.store.schema import MIGRATIONS, VERSION_1, check_identity, migrate
 from memory.errors import StoreVersionError
+from memory.model import NodeId
+from tests.fakes.change_sets import TREE, change_set, leaf, link, tree_info
 
 
 def test_older_files_are_migrated_in_order_and_once(tmp_path: Path) -> None:
@@ -59,3 +62,18 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
     assert connection.execute("SELECT sql FROM sqlite_schema").fetchall() == before
     assert connection.execute("PRAGMA user_version").fetchone() == (1,)
     connection.close()
+
+
+async def test_a_file_of_the_first_version_is_opened_and_keeps_what_the_second_one_brings(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    connection = sqlite3.connect(path, isolation_level=None)
+    migrate(connection, path, migrations=[VERSION_1])
+    connection.close()
+    store = await SqliteTreeStore.open(path)
+    await store.create_tree(tree_info())
+    await store.apply(change_set(leaf("a", weight=1.0), leaf("b"), link("b", "a")))
+    await store.close()
+    again = await SqliteTreeStore.open(path)
+    assert (await again.nodes(TREE, [NodeId("a")]))[NodeId("a")].attributes == {"weight": 1.0}
+    assert await again.links(TREE) == (link("b", "a"),)
+    await again.close()
