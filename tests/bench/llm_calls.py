@@ -33,8 +33,8 @@ from tests.fakes.virtual_time import LoopClock, run_virtually
 from tests.fakes.world import TREE, World
 
 RATES = (1.0, 20.0, 100.0, 400.0)
-SECONDS_MIN = 10.0
-"""Of arrivals at a rate, where there are enough items: less would measure the end alone."""
+SECONDS_MIN = 20.0
+"""Of arrivals at a rate, where there are enough items: twice the linger, or nothing would be asked while they arrive."""
 SECONDS_A_CALL = 1.0
 CALLS_AT_ONCE = 16
 TOKENS_MAX = 4_000
