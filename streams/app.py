@@ -18,6 +18,9 @@ from streams.settings import Settings
 MAX_POLL_INTERVAL = 86_400.0  # seconds
 """After that long without taking anything the client leaves its group for good: far above any outage that is waited for."""
 HEARTBEATS_PER_SESSION = 3.3
+HEARTBEAT_MAX = 3.0  # seconds
+"""Longest pause between two, however long the session: a member learns that the group is shared anew from the answer to one, and all
+others wait for it."""
 
 
 class Role(StrEnum):
@@ -70,7 +73,7 @@ def make_app(role: Role, runtime: Runtime[Any]) -> Any:
         broker_client_id=runtime.client,
         broker_credentials=faust_credentials(kafka),
         broker_session_timeout=session,
-        broker_heartbeat_interval=session / HEARTBEATS_PER_SESSION,
+        broker_heartbeat_interval=heartbeat_interval(session),
         broker_max_poll_interval=MAX_POLL_INTERVAL,
         consumer_auto_offset_reset="earliest",
         stream_wait_empty=False,
@@ -87,6 +90,11 @@ def make_app(role: Role, runtime: Runtime[Any]) -> Any:
     else:
         summaries.register(app, runtime)
     return app
+
+
+def heartbeat_interval(session: float) -> float:
+    """Seconds between two heartbeats of a member whose session lasts so many seconds."""
+    return min(session / HEARTBEATS_PER_SESSION, HEARTBEAT_MAX)
 
 
 def _seeking_all(consumer: Any) -> Any:

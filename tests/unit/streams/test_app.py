@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from streams.app import _noting, _seeking_all
+from streams.app import _noting, _seeking_all, heartbeat_interval
 
 Partition = tuple[str, int]
 
@@ -50,3 +50,8 @@ def test_what_faust_is_given_is_noted_before_any_agent_sees_it() -> None:
         consumer.callback(message)
     assert given == messages
     assert delivered == {("t", 0): 4, ("t", 1): 3}
+
+
+def test_a_long_session_does_not_make_a_rebalance_long() -> None:
+    assert heartbeat_interval(3.0) < 1.0, "several in a session"
+    assert heartbeat_interval(300.0) == 3.0
