@@ -19,8 +19,8 @@ MAX_POLL_INTERVAL = 86_400.0  # seconds
 """After that long without taking anything the client leaves its group for good: far above any outage that is waited for."""
 HEARTBEATS_PER_SESSION = 3.3
 HEARTBEAT_MAX = 3.0  # seconds
-"""Longest pause between two, however long the session: a member learns that the group is shared anew from the answer to one, and all
-others wait for it."""
+"""Longest pause between two, however long the session: a member learns that the group is shared anew from the answer to one, and
+all others wait for it."""
 
 
 class Role(StrEnum):
