@@ -164,6 +164,8 @@ class DeadLetters:
     topic: str
     clock: Clock
     share: DeadLetterShare | None = None
+    told: bool = True
+    """Whether each is told in the log."""
     counts: Counter[str] = field(default_factory=Counter)
     """By the topic of the message, since the process started."""
     _unsent: list[Message] = field(default_factory=list)

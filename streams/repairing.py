@@ -51,6 +51,7 @@ class Repaired:
 class KnownLetters(DeadLetters):
     """Counts, and sends none: what could not be taken then is on the topic of dead letters already."""
 
+    told: bool = False
     rejected: Counter[str] = field(default_factory=Counter)
     """By error."""
 

@@ -317,7 +317,8 @@ class Batches:
     def _give_up(self, delivery: Delivery, error: Exception, *, attempts: int) -> None:
         letter = self.dead.put(delivery, error, attempts=attempts)
         # The reason may quote what somebody wrote: it is in the letter, which `banyan dead-letters show` prints.
-        self._log.warning("dead letter", at=delivery.place, error=letter.error, attempts=attempts)
+        if self.dead.told:
+            self._log.warning("dead letter", at=delivery.place, error=letter.error, attempts=attempts)
 
 
 def _distinct(stream: Iterator[_Taken]) -> Iterator[list[_Taken]]:
