@@ -57,7 +57,7 @@ class Limits:
         """An answer that goes on after its request: counts as one of the key's requests at once for as long."""
         state = self._states.get(key)
         if state is None:
-            state = self._states[key] = _State(tokens=0.0, at=self._now())
+            state = self._states[key] = _State(tokens=self._rate, at=self._now())
         with _held(state):
             yield
 
