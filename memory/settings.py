@@ -25,8 +25,8 @@ class IngestSettings:
     """How long a batch waits for an embedding model that is away, over all attempts, before the caller gets `EmbedderError`."""
     lease_after: int | None = None
     """Refusals of a commit after which its paths are leased between planning and committing; 0 leases them always. Without it 0
-    for a store in a file, where a lease costs microseconds and keeps summaries that are being written from refusing every commit,
-    and 1 for one in Redis, where it costs two round trips."""
+    for a store in a file, where a lease costs microseconds and keeps summaries that are being written from refusing every commit;
+    in Redis, where it costs two round trips and makes others wait, 3 for a batch of 8 items at most and 1 for a larger one."""
     lease_ttl: timedelta = timedelta(seconds=10)
     """Life of such a lease: far above the milliseconds a commit takes, short enough that a dead holder is not waited for long."""
     lease_wait: timedelta = timedelta(seconds=5)

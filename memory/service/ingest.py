@@ -45,6 +45,8 @@ EMBEDDER_WAIT_MAX = 30.0  # seconds between attempts
 STRUCTURES_MAX = 100_000
 """Trees whose structure is remembered, about 200 bytes each; that of another one is read again."""
 ALIKE_MAX = 1_000
+SMALL, SMALL_REFUSALS = 8, 3
+"""A batch of so many items at most is planned again after so many refusals before its paths are leased in Redis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +112,6 @@ class Ingest:
         self._clock = clock
         self._views = views
         self._settings = settings
-        # Where leases are near they cost nothing; elsewhere they are two round trips, and most commits need none.
-        near, far = 0, 1
-        self._lease_after = (far if leases.remote else near) if settings.lease_after is None else settings.lease_after
         self._default = registry.make(structure, embedder.model, parameters)
         self._structure_binds = structure_binds
         self._structures: dict[TreeId, Structure] = {}
@@ -262,9 +261,10 @@ class Ingest:
         structure = await self.ensure_tree(tree)
         insertions = [insertion for _, group in waiting for insertion in group]
         events = tuple(_entry(record, group) for record, group in waiting)
-        level = self._lease_after > 0 and tree not in self._busy
+        lease_after = self._lease_after(len(insertions))
+        level = lease_after > 0 and tree not in self._busy
         for attempt in range(self._settings.attempts_max):
-            leased = attempt >= self._lease_after
+            leased = attempt >= lease_after
             async with self._views.hold(tree, fresh=not level) as view:
                 outcome, dirty = await self._attempt(tree, view, structure, insertions, events, leased=leased)
                 level = isinstance(outcome, Stale) and view.seq >= outcome.seq
@@ -285,6 +285,19 @@ class Ingest:
             "changed the same path; try again, with fewer writers on this tree or larger batches",
             retry_after=1.0,
         )
+
+    def _lease_after(self, items: int) -> int:
+        """
+        Refusals after which paths are leased.
+
+        Where leases are near they cost nothing. Elsewhere they are two round trips and make others wait, for which a small batch is
+        planned again a few times, and a large one once.
+        """
+        if self._settings.lease_after is not None:
+            return self._settings.lease_after
+        if not self._leases.remote:
+            return 0
+        return SMALL_REFUSALS if items <= SMALL else 1
 
     def _settled(self, tree: TreeId, *, refused: bool) -> None:
         if not refused:
