@@ -262,7 +262,8 @@ class Ingest:
         insertions = [insertion for _, group in waiting for insertion in group]
         events = tuple(_entry(record, group) for record, group in waiting)
         lease_after = self._lease_after(len(insertions))
-        level = lease_after > 0 and tree not in self._busy
+        # A small plan that is refused costs no more than reading the log before it.
+        level = lease_after > 0 and (len(insertions) <= SMALL or tree not in self._busy)
         for attempt in range(self._settings.attempts_max):
             leased = attempt >= lease_after
             async with self._views.hold(tree, fresh=not level) as view:
@@ -421,7 +422,9 @@ class Ingest:
         wanted = fresh.wanted
         found = self._recent.find(tree, wanted)
         if len(found) < len(wanted):
-            found |= await self._store.nodes(tree, [node for node in wanted if node not in found])
+            read = await self._store.nodes(tree, [node for node in wanted if node not in found])
+            self._recent.note(tree, read.values())
+            found |= read
         return fresh.complete(found)
 
     async def _lease(self, tree: TreeId, plan: Plan) -> Lease | None:

@@ -28,6 +28,12 @@ class RecentLeaves:
         while len(self._texts) > LEAVES_MAX:
             self._texts.popitem(last=False)
 
+    def note(self, tree: TreeId, nodes: Iterable[Node]) -> None:
+        """Remember those that are leaves: a commit that is refused asks for them again."""
+        for node in nodes:
+            if node.kind is NodeKind.LEAF:
+                self._texts[tree, node.id] = provisional_window(node.text)
+
     def find(self, tree: TreeId, nodes: Sequence[NodeId]) -> dict[NodeId, Node]:
         """Those of the nodes that are remembered leaves; of each nothing but the id and the beginning of its text."""
         found: dict[NodeId, Node] = {}
