@@ -1,0 +1,138 @@
+"""The plain client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, Unpack, cast
+
+import httpx
+
+from streams.client import exchange
+from streams.client.answers import AskOptions, Commit, ContextAnswer, EventResult, SearchAnswer, SearchOptions, TreeInfo
+from streams.client.exchange import Call, Course, Patience
+
+
+class Client:
+    """
+    Talks to one service; a context manager.
+
+    Every call may be repeated, and is when the service is away for a moment. Any call raises `ServiceError` when the service
+    refuses it, and `ServiceAwayError` when it was away each time.
+
+    Args:
+        url: of the service, e.g. `http://localhost:8000`.
+        key: made by `banyan keys create`; None where no keys are asked for.
+        timeout: seconds for one answer.
+        patience: how often a call is repeated.
+        transport: instead of a connection, for tests.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        timeout: float = 60.0,
+        patience: Patience | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._http = httpx.Client(base_url=url, transport=transport, **exchange.options(key, timeout))
+        self._patience = patience or Patience()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._http.close()
+
+    def put(self, tree: str, records: Iterable[Mapping[str, Any]]) -> list[EventResult]:
+        """
+        Put turns and documents in, in order, 500 at a time, and tell what became of each.
+
+        A record has at least an `id`, which makes repeating safe, and a `text` (docs/http.md). When this raises, send all again.
+        """
+        results: list[EventResult] = []
+        for batch in exchange.batches(records):
+            results += exchange.results_of(self._answer(exchange.lines(tree, batch)))
+        return results
+
+    def search(self, tree: str, query: str, **options: Unpack[SearchOptions]) -> SearchAnswer:
+        """The hits for a question."""
+        return cast("SearchAnswer", self._json(exchange.post({"query": query, **options}, "trees", tree, "search")))
+
+    def context(self, tree: str, query: str, *, tokens: int, **options: Unpack[AskOptions]) -> ContextAnswer:
+        """Hits packed into a token budget, in time order, ready for a prompt."""
+        asked = {"query": query, "tokens": tokens, **options}
+        return cast("ContextAnswer", self._json(exchange.post(asked, "trees", tree, "context")))
+
+    def trees(self) -> Iterator[TreeInfo]:
+        """All trees that the key reaches, by name, page by page."""
+        after: str | None = ""
+        while after is not None:
+            page = self._json(exchange.get("trees", after=after, limit=200))
+            yield from page["trees"]
+            after = page["next"]
+
+    def stats(self, tree: str) -> dict[str, Any]:
+        """What a tree is, holds and has cost."""
+        return self._json(exchange.get("trees", tree))
+
+    def tree(self, tree: str, *, node: str = "root", depth: int = 2, children: int = 20) -> dict[str, Any]:
+        """The tree, or what is below a node, to be drawn."""
+        return self._json(exchange.get("trees", tree, "tree", node=node, depth=depth, children=children))
+
+    def node(self, tree: str, node: str) -> dict[str, Any]:
+        """One node, with the first of its children."""
+        return self._json(exchange.get("trees", tree, "nodes", node))
+
+    def children(self, tree: str, node: str = "root") -> Iterator[dict[str, Any]]:
+        """All children of a node in order of creation, page by page."""
+        after: int | None = 0
+        while after is not None:
+            page = self._json(exchange.get("trees", tree, "nodes", node, after=after, limit=500))
+            yield from page["children"]
+            after = page["next"]
+
+    def event(self, tree: str, event: str) -> dict[str, Any]:
+        """The commit and the leaves of one record."""
+        return self._json(exchange.get("trees", tree, "events", event))
+
+    def route(self, tree: str, event: str) -> dict[str, Any]:
+        """Why an event lies where it lies."""
+        return self._json(exchange.get("trees", tree, "events", event, "route"))
+
+    def commits(self, tree: str, *, after: int = 0) -> Iterator[Commit]:
+        """The commits after one, up to the last there is now, page by page."""
+        place: int | None = after
+        while place is not None:
+            page = self._json(exchange.get("trees", tree, "commits", after=place, limit=500))
+            yield from page["commits"]
+            place = page["next"]
+
+    def _json(self, call: Call) -> dict[str, Any]:
+        value: dict[str, Any] = (self._answer(call)).json()
+        return value
+
+    def _answer(self, call: Call) -> httpx.Response:
+        course = Course(call, self._patience)
+        while course.response is None:
+            if isinstance(course.following, Call):
+                course.take(self._send(course.following))
+            else:
+                time.sleep(course.following)
+                course.take(None)
+        return course.response
+
+    def _send(self, call: Call) -> httpx.Response | httpx.TransportError:
+        try:
+            return self._http.request(
+                call.method, call.path, params=dict(call.params), content=call.content, headers=dict(call.headers)
+            )
+        except httpx.TransportError as error:
+            return error
