@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import httpx
 
-from memory.errors import PermanentError, TransientError
+from memory.errors import PermanentError, SettingError, TransientError
 
 REPEATED = frozenset({429, 503, 504})
 LINES = {"Content-Type": "application/x-ndjson"}
@@ -185,7 +185,14 @@ def _path(parts: Sequence[str]) -> str:
 
 
 def options(key: str | None, timeout: float) -> dict[str, Any]:
-    """What both kinds of `httpx` client are made with."""
+    """
+    What both kinds of `httpx` client are made with.
+
+    Raises:
+        SettingError: the key is none.
+    """
+    if key is not None and not (key.isascii() and key.isprintable() and key.strip() == key and key):
+        raise SettingError("key: has characters that no key has; paste it as `banyan keys create` showed it")
     headers = {"User-Agent": "banyan-client", "Accept": "application/json, application/x-ndjson, application/problem+json"}
     if key is not None:
         headers["Authorization"] = f"Bearer {key}"

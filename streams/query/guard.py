@@ -117,6 +117,10 @@ class Guard:
             raise Problem("forbidden", f"this needs a key with the right to {asked.right}")
         return key
 
+    def still(self, key: Key) -> bool:
+        """Whether a caller whose answer goes on is to get more of it."""
+        return self.ring is None or self.ring.still(key, self.now())
+
     async def body(self, request: Request) -> None:
         """
         Read the body, so that endpoints find it.

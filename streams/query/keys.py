@@ -213,6 +213,12 @@ class KeyRing:
         same = hmac.compare_digest(_hash(token), key.hash if key is not None else _NOBODY)
         return key if same and key is not None and key.valid(now) else None
 
+    def still(self, key: Key, now: datetime) -> bool:
+        """Whether a key that was let in earlier would be now."""
+        self._look()
+        found = self._keys.get(key.id)
+        return found is not None and found.valid(now)
+
     def _look(self) -> None:
         now = time.monotonic()
         if now - self._looked < LOOK_EVERY:

@@ -65,7 +65,7 @@ async def stream_commits(
     """
     An event `commit` for each, its `id` the commit's `seq`: a client that connects again goes on where it was.
 
-    The stream ends with an event `end` when the service stops, or the tree is gone.
+    The stream ends with an event `end` when the service stops, or the tree is gone, and without one when the key is revoked.
     """
     service = service_of(request)
     name = TreeId(tree_id(tree))
@@ -90,6 +90,8 @@ async def _held(events: AsyncIterator[bytes], request: Request, meter: ServiceMe
     try:
         with guard.limits.stream(key.id):
             async for event in events:
+                if not guard.still(key):
+                    break
                 yield event
     finally:
         meter.streams -= 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 
 import httpx
 import pytest
@@ -34,6 +36,14 @@ async def test_the_asynchronous_client(served: Served) -> None:
         with pytest.raises(ServiceError, match="tree-not-found") as caught:
             await banyan.search("nobody", "x")
         assert caught.value.status == 404
+
+
+async def test_the_page_s_example_runs(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "http.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    async with listening(served) as port:
+        await asyncio.to_thread(exec, example.replace("localhost:8000", f"127.0.0.1:{port}").replace("…", "x"), {})
+    assert "I moved to Porto in May." in capsys.readouterr().out.splitlines()
 
 
 async def test_the_plain_client(served: Served) -> None:

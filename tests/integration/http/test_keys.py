@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from streams.query.guard import Guard
 from streams.query.keys import KeyFile, Right
 from streams.settings import ServeSettings, Settings
 from tests.fakes.embedder import EmbedderFault, FakeEmbedder
-from tests.integration.http.served import problem, serving
+from tests.integration.http.served import listening, problem, serving
 
 NOW = datetime.now(UTC)
 ASK = {"query": "x"}
@@ -96,6 +97,31 @@ async def test_a_key_that_is_made_or_revoked_while_the_service_runs(tmp_path: Pa
         assert (await served.get("", **shown)).status_code == 200
         KeyFile(tmp_path / "keys.json").revoke(key.id, now=NOW)
         assert problem(await served.get("", **shown)) == "unauthorized"
+
+
+async def test_a_stream_gives_nothing_more_to_a_key_that_is_revoked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "LOOK_EVERY", 0.0)
+    shown = make(tmp_path, Right.READ, Right.WRITE)
+    [key] = KeyFile(tmp_path / "keys.json").read()
+    async with (
+        serving(tmp_path, auth="keys") as served,
+        listening(served) as port,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=shown, timeout=20) as client,
+    ):
+        await client.post("/v1/trees/me/turns", json={"id": "a", "text": "hello"})
+        async with client.stream("GET", "/v1/trees/me/commits/stream?after=0") as answer:
+            lines = answer.aiter_lines()
+            assert [line async for line in _until(lines, "id: ")] == ["id: 1"]
+            KeyFile(tmp_path / "keys.json").revoke(key.id, now=NOW)
+            await served.memory.ingest([{"id": "b", "text": "a secret"}], tree="me")
+            assert [line async for line in lines if line == "id: 2"] == []
+
+
+async def _until(lines: AsyncIterator[str], prefix: str) -> AsyncIterator[str]:
+    async for line in lines:
+        if line.startswith(prefix):
+            yield line
+            return
 
 
 async def test_the_rate_of_one_key_is_no_other_s(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from memory.errors import BanyanError
-from streams.client import ServiceAwayError, ServiceError
+from memory.errors import BanyanError, SettingError
+from streams.client import Client, ServiceAwayError, ServiceError
 from streams.client.exchange import Call, Course, Patience, batches, get
 
 CALL = Call("GET", "/v1/trees")
@@ -73,6 +73,12 @@ def test_an_answer_of_somebody_else_is_told_from_ours() -> None:
     _, end = run(httpx.Response(404, text="<html>"))
     assert isinstance(end, ServiceError)
     assert "is this a Banyan service" in str(end)
+
+
+@pytest.mark.parametrize("key", ["", "banyan_…", "banyan_x\n", " banyan_x"])
+def test_what_is_no_key_is_said_before_anything_is_sent(key: str) -> None:
+    with pytest.raises(SettingError, match="key"):
+        Client("http://localhost", key=key)
 
 
 def test_names_are_quoted() -> None:
