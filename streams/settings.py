@@ -148,7 +148,7 @@ class WorkerSettings:
 
     batch_records: int = 500
     """Records taken from Kafka together, 1 to 10,000. What a batch waits for (calls of Redis, the broker's answer) is shared by
-    them: with 200 a worker idled for a third of its time."""
+    them."""
     batch_wait: timedelta = timedelta(milliseconds=20)
     """How long a batch waits to be full."""
     read_ahead: int = 2_000
