@@ -49,8 +49,9 @@ async def consume(stream: Any, runtime: Runtime[Ingesting]) -> None:
 
 async def _work(lanes: Lanes, runtime: Runtime[Ingesting]) -> None:
     """One batch after the other, each from all trees in turn."""
+    settings = runtime.settings.worker
     while True:
-        messages = await lanes.take(runtime.settings.worker.batch_records)
+        messages = await lanes.take(settings.batch_records, within=settings.batch_wait.total_seconds())
         await runtime.unless_draining()
         deliveries = [message.delivery for message in messages]
         with runtime.batch(deliveries):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -19,6 +20,8 @@ from streams.deliveries import Delivery
 
 BYTES_MAX = 64_000_000
 """Of records read ahead, whatever their number."""
+TURN = 8
+"""Records of one tree that are taken at its turn: one commit for them costs little more than for one, and the others wait less."""
 CALM = 1.0  # seconds
 """After so long with one tree alone, batches are filled with its records: nobody else is waiting for their end."""
 
@@ -53,6 +56,10 @@ class Lanes:
         self._last = ""
         self._mixed_at = -CALM
         """When records of two trees were last seen after one another."""
+        self._fresh = False
+        """Whether records came since the last batch was taken."""
+        self._ended = asyncio.Event()
+        """A batch has ended since records came last."""
         self._came = asyncio.Event()
         self._left = asyncio.Event()
 
@@ -71,11 +78,18 @@ class Lanes:
             self._lanes.setdefault(tree, deque()).append(message)
             self._bytes += len(message.delivery.value or b"")
         self.waiting += len(messages)
-        if self.waiting:
+        if messages:
+            self._fresh = True
+            self._ended.clear()
             self._came.set()
 
     async def room(self) -> None:
-        """Wait until there is room for more."""
+        """
+        Wait until a batch has ended and there is room for more.
+
+        Reading and committing take turns: side by side they would share one processor, and batches would be small.
+        """
+        await self._ended.wait()
         while self.waiting >= self._window or self._bytes >= BYTES_MAX:
             self._left.clear()
             await self._left.wait()
@@ -86,15 +100,25 @@ class Lanes:
             self._left.clear()
             await self._left.wait()
 
-    async def take(self, most: int) -> list[Message]:
+    async def take(self, most: int, *, within: float = 0.0) -> list[Message]:
         """
-        Wait for records and take some: one of each tree in turn, until there are `most` or each tree has its share.
+        Wait for records and take some: up to `TURN` of each tree in turn, until there are `most` or each tree has its share.
 
         What is taken is no longer counted by `room`, and is acknowledged once it is settled.
+
+        Args:
+            most: records.
+            within: seconds to wait for the reader where there is only what an earlier batch left.
         """
         while not self.waiting:
             self._came.clear()
             await self._came.wait()
+        if not self._fresh and within and self.waiting < self._window:
+            self._came.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    await self._came.wait()
+        self._fresh = False
         alone = len(self._lanes) == 1 and self._now() - self._mixed_at >= CALM
         share = most if alone else self._share
         taken: list[Message] = []
@@ -103,8 +127,9 @@ class Lanes:
         while self._lanes and len(taken) < most:
             tree = next(iter(self._lanes))
             lane = self._lanes.pop(tree)
-            taken.append(lane.popleft())
-            counts[tree] += 1
+            for _ in range(min(TURN, len(lane), share - counts[tree], most - len(taken))):
+                taken.append(lane.popleft())
+                counts[tree] += 1
             if lane:
                 # At the end of its queue; those that have had their share wait for the next batch behind all others.
                 (served if counts[tree] >= share else self._lanes)[tree] = lane
@@ -117,6 +142,7 @@ class Lanes:
     def settle(self, messages: Sequence[Message]) -> Sequence[Delivery]:
         """Everything that these caused is durable; tells which were acknowledged."""
         acknowledged = self._standing.settle(messages)
+        self._ended.set()
         self._left.set()
         return acknowledged
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from streams.acknowledging import Message
 from streams.agents import lanes as lanes_module
 from streams.agents.consuming import consume
-from streams.agents.lanes import CALM, Lanes
+from streams.agents.lanes import CALM, TURN, Lanes
 from streams.deliveries import Delivery
 from streams.runtime import Runtime
 from streams.settings import Settings
@@ -43,7 +43,9 @@ def trees(messages: Sequence[Message]) -> list[str]:
     return [json.loads(message.delivery.value or b"")["tree"] for message in messages]
 
 
-def test_a_batch_is_filled_from_all_trees_in_turn() -> None:
+def test_a_batch_is_filled_from_all_trees_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes_module, "TURN", 1)
+
     async def main() -> None:
         made, acknowledged = lanes(), Acknowledged()
         made.stand([acknowledged.message(offset, "flood" if offset < 90 else f"t{offset}") for offset in range(95)])
@@ -54,7 +56,20 @@ def test_a_batch_is_filled_from_all_trees_in_turn() -> None:
     run_virtually(main())
 
 
-def test_more_trees_than_a_batch_holds_all_have_their_turn() -> None:
+def test_at_its_turn_a_tree_gives_several_records_so_that_they_share_a_commit() -> None:
+    async def main() -> None:
+        made, acknowledged = lanes(share=20), Acknowledged()
+        made.stand([acknowledged.message(offset, f"t{offset % 10}") for offset in range(200)])
+        batches = [trees(await made.take(40)) for _ in range(5)]
+        assert [len(set(batch)) for batch in batches] == [*[40 // TURN] * 4, 10]
+        assert len({tree for batch in batches[:2] for tree in batch}) == 10
+
+    run_virtually(main())
+
+
+def test_more_trees_than_a_batch_holds_all_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes_module, "TURN", 1)
+
     async def main() -> None:
         made, acknowledged = lanes(), Acknowledged()
         made.stand([acknowledged.message(offset, f"t{offset % 30}") for offset in range(90)])
@@ -85,7 +100,7 @@ def test_reading_stops_where_the_window_ends_and_goes_on_when_records_are_taken(
         waiting = asyncio.ensure_future(made.room())
         await asyncio.sleep(1)
         assert not waiting.done()
-        await made.take(4)
+        made.settle(await made.take(4))
         await waiting
         monkeypatch.setattr(lanes_module, "BYTES_MAX", 1_000)
         made.stand([acknowledged.message(10, "t", value=b"x" * 2_000)])
@@ -93,7 +108,7 @@ def test_reading_stops_where_the_window_ends_and_goes_on_when_records_are_taken(
         await asyncio.sleep(1)
         assert not waiting.done()
         while made.waiting:
-            await made.take(4)
+            made.settle(await made.take(4))
         await waiting
 
     run_virtually(main())
