@@ -59,9 +59,18 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             ready.set()
             await found["stop"].wait()
 
-    thread = threading.Thread(target=lambda: asyncio.run(serve()), name="service")
+    def run() -> None:
+        try:
+            asyncio.run(serve())
+        except BaseException as error:
+            found["error"] = error
+            ready.set()
+            raise
+
+    thread = threading.Thread(target=run, name="service")
     thread.start()
-    assert ready.wait(30)
+    assert ready.wait(120)
+    assert "port" in found, found.get("error")
     yield f"http://localhost:{found['port']}"
     found["loop"].call_soon_threadsafe(found["stop"].set)
     thread.join(30)
@@ -70,7 +79,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def document(url: str) -> dict[str, Any]:
-    value: dict[str, Any] = httpx.get(f"{url}/openapi.json").json()
+    value: dict[str, Any] = httpx.get(f"{url}/openapi.json", timeout=60).json()
     return value
 
 
