@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from memory.errors import SettingError
 from memory.settings import MemorySettings
-from memory.structures.parameters import HatParameters, MemGasParameters
+from memory.structures.parameters import HatParameters, HMemParameters, MemGasParameters
 from memory.tree.thresholds import MemTreeParameters
 from streams.setting_bounds import BOUNDS, TABLES, VARIABLES
 from streams.setting_values import Secret, parse_value
@@ -33,6 +33,7 @@ _STORE_SCHEME = "sqlite:///"
 _REDIS_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "unix")
 _MEMTREE = MemTreeParameters()
 _HAT = HatParameters()
+_HMEM = HMemParameters()
 _MEMGAS = MemGasParameters()
 
 
@@ -51,6 +52,12 @@ class TreeSettings:
     """Deepest level of a leaf, 1 to 64."""
     memory_length: int = _HAT.memory_length
     """Nodes that a node of a `hat` aggregates, 2 to 32."""
+    theta_domain: float = _HMEM.domain
+    """Calibrated similarity from which on an item goes below a domain of an `hmem`, -1 to 1. Higher makes more of them."""
+    theta_category: float = _HMEM.category
+    """The same for the categories of a domain."""
+    theta_trace: float = _HMEM.trace
+    """The same for the memory traces of a category."""
     neighbourhood: int = _MEMGAS.neighbourhood
     """Sessions whose units a turn of a `memgas` is compared with, the nearest ones, 1 to 4096."""
     links_max: int = _MEMGAS.links_max
@@ -61,6 +68,7 @@ class TreeSettings:
         given: dict[str, dict[str, float]] = {
             "memtree": {"base": self.theta_base, "rate": self.theta_rate, "depth_max": float(self.depth_max)},
             "hat": {"memory_length": float(self.memory_length)},
+            "hmem": {"domain": self.theta_domain, "category": self.theta_category, "trace": self.theta_trace},
             "memgas": {"neighbourhood": float(self.neighbourhood), "links_max": float(self.links_max)},
         }
         return given.get(self.structure, {})

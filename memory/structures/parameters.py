@@ -72,3 +72,24 @@ class MemGasParameters(Parameters):
             raise ValueError(f"neighbourhood must be between 1 and 4096, got {self.neighbourhood}")
         if not 1 <= self.links_max <= 1024:
             raise ValueError(f"links_max must be between 1 and 1024, got {self.links_max}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HMemParameters(Parameters):
+    """What an H-MEM is made with: the calibrated similarity to a node of each layer from which on an item goes below it."""
+
+    domain: float = 0.35
+    """Of domains, in [-1, 1]. Higher makes more of them. Measured in decision 0018, as those below."""
+    category: float = 0.45
+    """Of the categories of a domain, in [-1, 1]."""
+    trace: float = 0.55
+    """Of the memory traces of a category, in [-1, 1]."""
+
+    def __post_init__(self) -> None:
+        for name, value in self.as_mapping().items():
+            if not -1.0 <= value <= 1.0:
+                raise ValueError(f"{name} must be between -1 and 1, got {value}")
+
+    def of_layer(self, depth: int) -> float:
+        """The threshold of the children of a node at depth 0, 1 or 2."""
+        return (self.domain, self.category, self.trace)[depth]

@@ -10,9 +10,10 @@ from memory.errors import SettingError
 from memory.model import EmbeddingModel, TreeInfo
 from memory.structures.base import Structure
 from memory.structures.hat import Hat
+from memory.structures.hmem import HMem
 from memory.structures.memgas import MemGas
 from memory.structures.memtree import MemTree
-from memory.structures.parameters import HatParameters, MemGasParameters
+from memory.structures.parameters import HatParameters, HMemParameters, MemGasParameters
 from memory.tree.thresholds import MemTreeParameters
 
 
@@ -29,11 +30,10 @@ class Kind:
 KINDS: Mapping[str, Kind] = {
     "memtree": Kind(MemTree, MemTreeParameters, MemTree),
     "hat": Kind(Hat, HatParameters, Hat),
+    "hmem": Kind(HMem, HMemParameters, HMem),
     "memgas": Kind(MemGas, MemGasParameters, MemGas),
 }
 """Every structure that can be had, the default first."""
-PLANNED = ("hmem",)
-"""Names that are kept for structures that this version does not have."""
 NAMES = tuple(KINDS)
 
 
@@ -51,8 +51,7 @@ def make(name: str, model: EmbeddingModel, parameters: Mapping[str, float] | Non
     """
     kind = KINDS.get(name)
     if kind is None:
-        why = "is not in this version" if name in PLANNED else "is not known"
-        raise SettingError(f"structure {name!r} {why}; there is {', '.join(NAMES)}")
+        raise SettingError(f"structure {name!r} is not known; there is {', '.join(NAMES)}")
     try:
         return kind.make(model, kind.parameters.from_mapping(parameters) if parameters else kind.parameters())
     except (KeyError, ValueError, OverflowError) as error:
