@@ -19,7 +19,7 @@ from pathlib import Path
 
 from memory.adapters.embedded.claims import InProcessClaims
 from memory.adapters.embedded.clock import SystemClock
-from memory.adapters.embedded.extractive import ExtractiveSummarizer
+from memory.adapters.embedded.extractive import ExtractiveKeywords, ExtractiveSummarizer
 from memory.adapters.embedded.gate import FileLeases
 from memory.adapters.embedded.index.node_index import EmbeddedNodeIndex
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
@@ -218,7 +218,13 @@ def _assemble(
     views = Views(store, bytes_max=settings.retrieval.view_bytes_max)
     indexing = Indexing(store=store, index=index)
     summarize = Summarize(
-        store=store, leases=leases, embedder=embedder, summarizer=summarizer, clock=clock, settings=settings.summaries
+        store=store,
+        leases=leases,
+        embedder=embedder,
+        summarizer=summarizer,
+        keywords=ExtractiveKeywords(),
+        clock=clock,
+        settings=settings.summaries,
     )
     pool = SummaryPool(jobs=jobs, claims=claims, summarize=summarize, settings=settings.summaries)
     return Parts(

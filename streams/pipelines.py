@@ -10,7 +10,7 @@ from datetime import timedelta
 import structlog
 
 from memory.adapters.embedded.clock import SystemClock
-from memory.adapters.embedded.extractive import ExtractiveSummarizer
+from memory.adapters.embedded.extractive import ExtractiveKeywords, ExtractiveSummarizer
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.adapters.openai.summarizer import OpenAISummarizer
 from memory.adapters.openai.throttle import ThrottleCounts
@@ -229,6 +229,7 @@ async def open_summarizing(
             leases=backend.leases,
             embedder=embedder,
             summarizer=summarizer,
+            keywords=ExtractiveKeywords(),
             clock=clock,
             settings=settings.memory.summaries,
         )

@@ -62,16 +62,7 @@ async def gather_children(store: TreeStore, tree: TreeId, node: Node, waiting: S
         if found is not None and found.vector is not None:
             means.append((found.vector, child.cohesion, max(1, child.descendants)))
     texts = tuple(attributed_text(child.item) if child.item is not None else child.text for child in children)
-    return Work(
-        texts,
-        "",
-        0,
-        tuple(means),
-        waiting[-1].mark,
-        len(waiting),
-        left=node.pending > len(waiting),
-        of_children=True,
-    )
+    return Work(texts, "", 0, tuple(means), waiting[-1].mark, len(waiting), left=node.pending > len(waiting))
 
 
 class Answers:

@@ -27,11 +27,11 @@ class Work:
     """That wait and are taken in."""
     left: bool
     """Whether more waits than is taken in."""
-    of_children: bool = False
-    """Whether the texts are all children's, and stand for the node by themselves."""
 
 
-async def gather(store: TreeStore, tree: TreeId, node: Node, waiting: Sequence[Contribution], *, tokens_max: int) -> Work:
+async def gather(
+    store: TreeStore, tree: TreeId, node: Node, waiting: Sequence[Contribution], *, tokens_max: int, fold: bool = True
+) -> Work:
     """
     As much of what waits as one call takes; all of it through the children's texts where that is too much.
 
@@ -41,6 +41,7 @@ async def gather(store: TreeStore, tree: TreeId, node: Node, waiting: Sequence[C
         node: with its vector.
         waiting: its contributions, oldest first, at least one.
         tokens_max: the call's budget.
+        fold: whether children's texts may stand for the items.
     """
     leaves = await store.nodes(tree, [contribution.leaf for contribution in waiting], vectors=True)
     present = [(contribution.mark, leaves[contribution.leaf]) for contribution in waiting if contribution.leaf in leaves]
@@ -56,7 +57,7 @@ async def gather(store: TreeStore, tree: TreeId, node: Node, waiting: Sequence[C
     taken = [leaf for _, leaf in present[:count]]
     means = (*before, *((leaf.vector, 1.0, 1) for leaf in taken if leaf.vector is not None))
     left = count < len(present) or node.pending > len(waiting)
-    if texts and left and (folded := await _folded(store, tree, node, tokens_max)) is not None:
+    if fold and texts and left and (folded := await _folded(store, tree, node, tokens_max)) is not None:
         everything = (*before, *((leaf.vector, 1.0, 1) for _, leaf in present if leaf.vector is not None))
         return Work(folded, "", 0, everything, waiting[-1].mark, len(present), left=node.pending > len(waiting))
     return Work(tuple(texts[:count]), existing, covered, means, through, count, left)

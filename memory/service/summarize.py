@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
+from typing import TypeVar
 
 from memory.changes import ChangeSet, Cost, Expectation, Rewrite
 from memory.errors import (
@@ -24,18 +27,21 @@ from memory.errors import (
 from memory.model import MARK_BITS, Mark, Node, NodeId, NodeKind, TreeId
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
+from memory.ports.keywords import KeywordExtractor
 from memory.ports.leases import PathLeases
-from memory.ports.store import Applied, Seen, Stale, TreeStore
+from memory.ports.store import Applied, Contribution, Seen, Stale, TreeStore
 from memory.ports.summarizer import Summarizer, Summary, SummaryRequest, within_budget
 from memory.service.children import Answers, gather_children
 from memory.service.embedding import embed
 from memory.service.gathering import CONTRIBUTIONS_PER_READ, Work, gather
+from memory.service.granularities import NO_KEYWORDS, joined, parted, transcript
 from memory.service.known import KnownStructures
 from memory.service.stages import Stages
 from memory.settings import SummarySettings
 from memory.structures.base import Aggregation
 from memory.tree.similarity import merge_means
 
+_Answer = TypeVar("_Answer")
 _NO_TEXT = re.compile("[\x00\ud800-\udfff]")
 LEASE_TTL = timedelta(seconds=10)
 LEASE_WAIT = timedelta(seconds=1)
@@ -86,7 +92,7 @@ class Summarize:
     Brings one summary node up to date.
 
     Args:
-        store, leases, embedder, summarizer, clock: the ports.
+        store, leases, embedder, summarizer, keywords, clock: the ports.
         settings: limits.
     """
 
@@ -97,6 +103,7 @@ class Summarize:
         leases: PathLeases,
         embedder: Embedder,
         summarizer: Summarizer,
+        keywords: KeywordExtractor,
         clock: Clock,
         settings: SummarySettings,
     ) -> None:
@@ -104,6 +111,7 @@ class Summarize:
         self._leases = leases
         self._embedder = embedder
         self._summarizer = summarizer
+        self._keywords = keywords
         self.clock = clock
         self._settings = settings
         self._structures = KnownStructures(store)
@@ -134,12 +142,13 @@ class Summarize:
                 return JobOutcome.FRESH
             if seq and waiting[0].mark >> MARK_BITS > seq:
                 return JobOutcome.COVERED
-            if (await self._structures.of(tree)).aggregation(found) is Aggregation.CHILDREN:
-                work = await gather_children(self._store, tree, found, waiting)
-            else:
-                work = await gather(self._store, tree, found, waiting, tokens_max=self._summarizer.tokens_max)
+            aggregation = (await self._structures.of(tree)).aggregation(found)
+            work = await self._gather(tree, found, waiting, aggregation)
         assert found.parent is not None
-        rewrite = await self._rewrite(found, found.parent, work) if work.texts else _trim(found, found.parent, work.through)
+        if work.texts:
+            rewrite = await self._rewrite(found, found.parent, work, aggregation)
+        else:
+            rewrite = _trim(found, found.parent, work.through)
         changes = ChangeSet(
             tree=tree, steps=(rewrite,), expects=(Expectation(node=node, version=found.version),), at=self.clock.now()
         )
@@ -151,11 +160,33 @@ class Summarize:
         self.counts.covered += work.leaves
         return JobOutcome.MORE if work.left else JobOutcome.WRITTEN
 
-    async def _rewrite(self, node: Node, parent: NodeId, work: Work) -> Rewrite:
+    async def _gather(self, tree: TreeId, node: Node, waiting: Sequence[Contribution], aggregation: Aggregation) -> Work:
+        match aggregation:
+            case Aggregation.CHILDREN:
+                return await gather_children(self._store, tree, node, waiting)
+            case Aggregation.ITEMS:
+                return await gather(self._store, tree, node, waiting, tokens_max=sys.maxsize, fold=False)
+            case Aggregation.KEYWORDS:
+                return await gather(self._store, tree, node, waiting, tokens_max=self._keywords.tokens_max, fold=False)
+            case Aggregation.CONTRIBUTIONS:
+                return await gather(self._store, tree, node, waiting, tokens_max=self._summarizer.tokens_max)
+
+    async def _rewrite(self, node: Node, parent: NodeId, work: Work, aggregation: Aggregation) -> Rewrite:
         request = SummaryRequest(existing=work.existing, new=work.texts, descendants=node.descendants, covered=work.covered)
-        summary = await (self._of_children(request) if work.of_children else self._ask(request))
+        from_text = self._summarizer.vector_from_text
+        match aggregation:
+            case Aggregation.CHILDREN:
+                summary = await self._of_children(request)
+            case Aggregation.ITEMS:
+                text = transcript(work.existing, work.texts, characters_max=self._settings.text_characters_max)
+                summary, from_text = Summary(text=text), False
+            case Aggregation.KEYWORDS:
+                summary = await self._of_keywords(work)
+                from_text = summary.text != NO_KEYWORDS
+            case Aggregation.CONTRIBUTIONS:
+                summary = await self._ask(request)
         vector, cohesion = merge_means(work.means)
-        if self._summarizer.vector_from_text:
+        if from_text:
             with self.stages("embed"):
                 [vector] = await embed(self._embedder, [summary.text])
         return Rewrite(
@@ -166,6 +197,16 @@ class Summarize:
             through=work.through,
             text=summary.text,
             cost=Cost(calls=summary.calls, tokens_in=summary.tokens_in, tokens_out=summary.tokens_out),
+        )
+
+    async def _of_keywords(self, work: Work) -> Summary:
+        """The keywords as a text."""
+        extractor = self._keywords
+        asked = extractor.keywords(work.texts, existing=parted(work.existing), covered=work.covered)
+        found = await self._in_time(extractor.name, asked)
+        text = joined(found.phrases, characters_max=self._settings.text_characters_max)
+        return self._usable(
+            extractor.name, Summary(text=text, calls=found.calls, tokens_in=found.tokens_in, tokens_out=found.tokens_out)
         )
 
     async def _of_children(self, request: SummaryRequest) -> Summary:
@@ -208,25 +249,30 @@ class Summarize:
             await self._leases.release(lease)
 
     async def _ask(self, request: SummaryRequest) -> Summary:
+        name = self._summarizer.name
+        return self._usable(name, await self._in_time(name, self._summarizer.summarize(request)))
+
+    async def _in_time(self, name: str, asked: Awaitable[_Answer]) -> _Answer:
+        seconds = self._settings.time_limit.total_seconds()
         try:
             with self.stages("model"):
-                async with asyncio.timeout(self._settings.time_limit.total_seconds()):
-                    summary = await self._summarizer.summarize(request)
+                async with asyncio.timeout(seconds):
+                    return await asked
         except TimeoutError as error:
-            seconds = self._settings.time_limit.total_seconds()
-            raise SummarizerError(f"{self._summarizer.name} did not answer within {seconds:g} s") from error
+            raise SummarizerError(f"{name} did not answer within {seconds:g} s") from error
+
+    def _usable(self, name: str, summary: Summary) -> Summary:
+        """The same, counted, if a store can keep it."""
         self.counts.calls += summary.calls
         self.counts.tokens_in += summary.tokens_in
         self.counts.tokens_out += summary.tokens_out
+        most = self._settings.text_characters_max
         if not summary.text.strip():
-            raise SummarizerAnswerError(f"{self._summarizer.name} answered with an empty text")
-        if len(summary.text) > self._settings.text_characters_max:
-            raise SummarizerAnswerError(
-                f"{self._summarizer.name} answered with {len(summary.text):,} characters, at most "
-                f"{self._settings.text_characters_max:,} are taken"
-            )
+            raise SummarizerAnswerError(f"{name} answered with an empty text")
+        if len(summary.text) > most:
+            raise SummarizerAnswerError(f"{name} answered with {len(summary.text):,} characters, at most {most:,} are taken")
         if _NO_TEXT.search(summary.text):
-            raise SummarizerAnswerError(f"{self._summarizer.name} answered with what no store keeps: NUL or half a surrogate pair")
+            raise SummarizerAnswerError(f"{name} answered with what no store keeps: NUL or half a surrogate pair")
         return summary
 
 

@@ -25,6 +25,12 @@ class Aggregation(StrEnum):
     CHILDREN = "children"
     """The texts of all its children, once those are up to date (HAT). Levels follow one another upwards; the same children are
     never paid for twice by one process."""
+    ITEMS = "items"
+    """The items below it, word for word and one after the other as far as there is room (MemGAS' session). No model is asked; the
+    vector is the mean of all of them."""
+    KEYWORDS = "keywords"
+    """Phrases that tell what the items below it are about (MemGAS' keywords), by a keyword extractor; the vector is the embedding
+    of that text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from memory.changes import Create, Expectation, Grow, Link, LogEntry, Step
 from memory.model import ROOT, EmbeddingModel, Item, Node, NodeId, NodeKind, Vector
 from memory.results import Violation
 from memory.structures import mixture
-from memory.structures.base import Structure
+from memory.structures.base import Aggregation, Structure
 from memory.structures.parameters import MemGasParameters
 from memory.tree.check import Stored
 from memory.tree.planning import Insertion, Placement, Plan, leaf_id
@@ -41,6 +41,7 @@ GRANULARITY = "granularity"
 LEAF_DEPTH = len(GRANULARITIES) + 1
 DECIMALS = 4
 """Similarities are fitted as rounded to so many, so that the last bits of a float sum do not reach the border."""
+_AGGREGATIONS: Mapping[object, Aggregation] = {"session": Aggregation.ITEMS, "keyword": Aggregation.KEYWORDS}
 BORDER_TIE = 5e-4
 """A unit this near the border may lie on either side in a replay: one similarity that is rounded the other way moves it so far."""
 
@@ -135,6 +136,10 @@ class MemGas(Structure):
         """See `Structure.check`."""
         found = (*_ranks(stored), *_strays(stored), *_edges(stored))
         return [Violation(invariant=name, node=node, detail=detail) for name, node, detail in found]
+
+    def aggregation(self, node: Node) -> Aggregation:
+        """See `Structure.aggregation`: a session's turns word for word, its summary, its keywords (equation 1)."""
+        return _AGGREGATIONS.get(node.attributes.get(GRANULARITY), Aggregation.CONTRIBUTIONS)
 
     def _associate(self, view: View, vector: Vector, own: NodeId | None) -> _Association:
         """The accept set among the units of the nearest sessions other than `own` (section 2.2)."""

@@ -25,6 +25,7 @@ from pathlib import Path
 import msgspec
 
 from memory.adapters.embedded.clock import SystemClock
+from memory.adapters.embedded.extractive import ExtractiveKeywords
 from memory.adapters.embedded.hashing import HashingEmbedder
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.model import TreeId
@@ -118,6 +119,7 @@ async def work(index: int, crew: Crew, seconds: float) -> None:
         leases=backend.leases,
         embedder=HashingEmbedder(),
         summarizer=summarizer,
+        keywords=ExtractiveKeywords(),
         clock=clock,
         settings=limits,
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from memory.adapters.embedded.claims import InProcessClaims
+from memory.adapters.embedded.extractive import ExtractiveKeywords
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.adapters.embedded.leases import InProcessLeases
 from memory.model import TreeId
@@ -13,6 +14,7 @@ from memory.ports.claims import NodeClaims
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 from memory.ports.index import NodeIndex
+from memory.ports.keywords import KeywordExtractor
 from memory.ports.leases import PathLeases
 from memory.ports.store import TreeStore
 from memory.ports.summarizer import Summarizer
@@ -58,6 +60,7 @@ class World:
         clock: Clock | None = None,
         embedder: Embedder | None = None,
         summarizer: Summarizer | None = None,
+        keywords: KeywordExtractor | None = None,
         index: NodeIndex | None = None,
         leases: PathLeases | None = None,
         claims: NodeClaims | None = None,
@@ -96,6 +99,7 @@ class World:
             leases=self.leases,
             embedder=self.embedder,
             summarizer=self.summarizer,
+            keywords=keywords or ExtractiveKeywords(),
             clock=self.clock,
             settings=settings.summaries,
         )

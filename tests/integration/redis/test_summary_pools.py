@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from memory.adapters.embedded.clock import SystemClock
+from memory.adapters.embedded.extractive import ExtractiveKeywords
 from memory.adapters.embedded.hashing import HashingEmbedder
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.adapters.openai.summarizer import OpenAISummarizer
@@ -44,6 +45,7 @@ class Process:
             leases=RedisPathLeases(link),
             embedder=HashingEmbedder(),
             summarizer=summarizer,
+            keywords=ExtractiveKeywords(),
             clock=clock,
             settings=SETTINGS,
         )

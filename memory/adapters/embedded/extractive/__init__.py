@@ -1,5 +1,6 @@
-"""Summaries without a model: the texts' own sentences, chosen and headed."""
+"""Summaries and keywords without a model: the texts' own sentences, chosen and headed, and their own phrases."""
 
+from memory.adapters.embedded.extractive.keywords import ExtractiveKeywords
 from memory.adapters.embedded.extractive.summarizer import ExtractiveSummarizer
 
-__all__ = ["ExtractiveSummarizer"]
+__all__ = ["ExtractiveKeywords", "ExtractiveSummarizer"]

@@ -23,7 +23,7 @@ class Recurrence:
     """In how many leaves it is taken to occur, beyond the sentences at hand."""
 
 
-def recurring(phrases: Sequence[str], leaves: float) -> Iterator[Recurrence]:
+def recurring(phrases: Sequence[str], leaves: float, *, phrases_max: int = PHRASES_MAX) -> Iterator[Recurrence]:
     """
     What a headline says about the leaves whose sentences are gone.
 
@@ -31,10 +31,10 @@ def recurring(phrases: Sequence[str], leaves: float) -> Iterator[Recurrence]:
     `leaves`, each further one for a step less. So a new word pushes out the last phrase, one that comes up again rises, and what
     has been there for long is not lost to the latest turn.
     """
-    for rank, phrase in enumerate(phrases[:PHRASES_MAX]):
+    for rank, phrase in enumerate(phrases[:phrases_max]):
         parts = tuple(word for word in words(phrase) if word.weight > 0)
         if parts:
-            yield Recurrence(surface=phrase, words=parts, leaves=leaves * (1 - rank / PHRASES_MAX))
+            yield Recurrence(surface=phrase, words=parts, leaves=leaves * (1 - rank / phrases_max))
 
 
 def headline(
@@ -43,6 +43,8 @@ def headline(
     recurrences: Sequence[Recurrence],
     *,
     speakers: frozenset[str],
+    phrases_max: int = PHRASES_MAX,
+    characters_max: int = HEADLINE_CHARACTERS_MAX,
 ) -> list[str]:
     """
     Phrases that tell the topic, most telling first.
@@ -52,9 +54,11 @@ def headline(
         mass: of each word (`ranking.centroid`).
         recurrences: phrases of earlier headlines; they keep their wording when they are chosen again.
         speakers: keys that are no topic.
+        phrases_max: most phrases.
+        characters_max: most characters of all together.
 
     Returns:
-        At most `PHRASES_MAX` phrases of `HEADLINE_CHARACTERS_MAX` in all that share no word.
+        Phrases that share no word.
     """
     phrases: dict[tuple[str, ...], _Phrase] = {}
     for text, found in sentences:
@@ -66,7 +70,8 @@ def headline(
         keys = tuple(word.key for word in recurrence.words)
         phrase = phrases.setdefault(keys, _Phrase(recurrence.surface, 0, recurrence.words[0].named))
         phrase.surface, phrase.uses = recurrence.surface, phrase.uses + 1
-    return _fitting(sorted(phrases.items(), key=lambda pair: (-_telling(pair[0], pair[1], mass), pair[0])))
+    ranked = sorted(phrases.items(), key=lambda pair: (-_telling(pair[0], pair[1], mass), pair[0]))
+    return _fitting(ranked, phrases_max, characters_max)
 
 
 @dataclass(slots=True)
@@ -76,13 +81,13 @@ class _Phrase:
     named: bool
 
 
-def _fitting(ranked: Sequence[tuple[tuple[str, ...], _Phrase]]) -> list[str]:
-    """The first phrases that share no word and fit one line."""
+def _fitting(ranked: Sequence[tuple[tuple[str, ...], _Phrase]], phrases_max: int, characters_max: int) -> list[str]:
+    """The first phrases that share no word and fit."""
     taken: set[str] = set()
     chosen: list[str] = []
-    left = HEADLINE_CHARACTERS_MAX
+    left = characters_max
     for keys, phrase in ranked:
-        if len(chosen) == PHRASES_MAX:
+        if len(chosen) == phrases_max:
             break
         if taken.intersection(keys) or len(phrase.surface) > left:
             continue

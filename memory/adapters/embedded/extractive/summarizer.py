@@ -66,6 +66,31 @@ def summarize(request: SummaryRequest) -> str:
     return "\n".join(lines)
 
 
+def key_phrases(
+    texts: Sequence[str], *, existing: Sequence[str], covered: int, phrases_max: int, characters_max: int
+) -> tuple[str, ...]:
+    """
+    Phrases that tell what texts are about, found as those that head a summary are, and as bounded in their input.
+
+    A pure function.
+
+    Args:
+        texts: new ones, oldest first, at least one.
+        existing: phrases so far, most telling first.
+        covered: leaves behind those.
+        phrases_max: most phrases.
+        characters_max: most characters of all together.
+    """
+    sentences, _ = _read(SummaryRequest(existing="", new=tuple(texts), descendants=covered + len(texts), covered=0))
+    leaves = min(HEADLINE_LEAVES_MAX, HEADLINE_SHARE * covered)
+    recurrences = list(recurring([clean(phrase) for phrase in existing], leaves, phrases_max=phrases_max))
+    speakers = addressed(sentences)
+    scored = score(sentences, speakers=speakers)
+    counted = [(entry.sentence.text, entry.words) for entry in scored]
+    mass = centroid(scored, recurrences)
+    return tuple(headline(counted, mass, recurrences, speakers=speakers, phrases_max=phrases_max, characters_max=characters_max))
+
+
 def _split_headline(text: str) -> tuple[list[str], str]:
     """Phrases of the first line, when it is one of ours, and the rest."""
     first, newline, rest = text.partition("\n")
