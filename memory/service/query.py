@@ -18,6 +18,7 @@ from memory.ports.summarizer import estimate_tokens
 from memory.results import Crumb, Hit, SearchAnswer, Source
 from memory.retrieval.agent import Agent
 from memory.retrieval.collapsed import Collapsed
+from memory.retrieval.descent import Descent
 from memory.retrieval.grouping import best_of_each
 from memory.retrieval.hybrid import Hybrid
 from memory.retrieval.lexical import Lexical
@@ -33,7 +34,7 @@ from memory.tree.provisional import without_phrases
 
 Grouping = Literal["none", "conversation", "document"]
 
-STRATEGIES: tuple[type[Strategy], ...] = (Hybrid, Collapsed, Traversal, Agent, GranularityRouter)
+STRATEGIES: tuple[type[Strategy], ...] = (Hybrid, Collapsed, Traversal, Agent, Descent, GranularityRouter)
 """Every way to read, the default first."""
 
 SOURCES_MAX = 20
@@ -94,6 +95,7 @@ class Query:
             Lexical(index),
             Traversal(views),
             Agent(views, store, navigator=navigator),
+            Descent(views),
             GranularityRouter(views),
         )
         self.strategies: Mapping[str, Strategy] = {strategy.name: strategy for strategy in strategies}
