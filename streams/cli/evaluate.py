@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from streams.evaluation.timing import TimedEmbedder
 
 _FORMATS = ("locomo", "multihoprag", "passages", "msc")
-_STRATEGIES = ("hybrid", "collapsed", "traversal", "agent", "dense", "bm25")
-_READABLE = ("hybrid", "collapsed", "traversal", "agent")
+_STRATEGIES = ("hybrid", "collapsed", "traversal", "agent", "descent", "dense", "bm25")
+_READABLE = ("hybrid", "collapsed", "traversal", "agent", "descent")
 _STOPPING = "stopping after what is in hand; Ctrl-C again ends at once"
 _OPENAI = "openai:"
 

@@ -23,7 +23,7 @@ from streams.evaluation.timing import TimedEmbedder
 from streams.settings import Settings
 
 BASELINES: Final = ("dense", "bm25")
-STRATEGIES: Final = ("hybrid", "collapsed", "traversal", "agent", *BASELINES)
+STRATEGIES: Final = ("hybrid", "collapsed", "traversal", "agent", "descent", *BASELINES)
 """What is measured when no strategy is named. The last two are what each half of `hybrid` finds alone."""
 LEAVES: Final = Scope(kinds=frozenset({NodeKind.LEAF}))
 """Evidence is what was inserted, so that only leaves are ranked."""
