@@ -39,7 +39,7 @@ services: ## Install the servers that tests start (Redis; Java and Maven for Kaf
 
 test: install check ## Everything CI runs: check, then the tests. Without the servers, tests that need them are skipped, and said to be.
 	@if [ "$$CI" = true ]; then sh tests/servers/install.sh; fi
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m tests $(PYTEST_ARGS)
 
 check: install ## Lint, format, types, layers, duplicates.
 	@$(BIN)/ruff check .
