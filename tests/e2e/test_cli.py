@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from streams.cli.app import _COMMANDS, cli
@@ -54,7 +55,12 @@ class TestHelp:
         assert ran.code == 0
         assert f"banyan {name}" in ran.out
         assert "Examples:" in ran.out
-        assert "--json" in ran.out
+        command = cli.get_command(cli.make_context("banyan", [], resilient_parsing=True), name)
+        inner = sorted(command.commands) if isinstance(command, click.Group) else []
+        for each in inner:
+            ran = banyan(name, each, "--help")
+            assert "--json" in ran.out, f"{name} {each}"
+        assert inner or "--json" in ran.out
 
     def test_the_list_says_what_each_command_says(self) -> None:
         for name, entry in _COMMANDS.items():
