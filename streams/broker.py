@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from memory.errors import PermanentError, SettingError, TransientError
 from streams.events import RECORD_BYTES_MAX
 from streams.security import client_options
-from streams.settings import KafkaSettings, Settings
+from streams.setting_tables import KafkaSettings
+from streams.settings import Settings
 
 if TYPE_CHECKING:
     from aiokafka.admin import AIOKafkaAdminClient

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from streams.health import Health
-    from streams.settings import MetricsSettings
+    from streams.setting_tables import MetricsSettings
 
 REQUEST_LIMIT = 5.0  # seconds
 """For sending a request and taking its answer."""

@@ -22,7 +22,7 @@ from streams.dead_letter_topic import Replayed
 from streams.dead_letters import REPLAYED_HEADER, Envelope
 from streams.job_topic import JobMessage
 from streams.schema_versions import SCHEMA_HEADER, schema_of
-from streams.settings import KafkaSettings
+from streams.setting_tables import KafkaSettings
 from streams.topics import Topic, Topics, topics
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

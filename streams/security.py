@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from memory.errors import SettingError
 
 if TYPE_CHECKING:
-    from streams.settings import KafkaSettings
+    from streams.setting_tables import KafkaSettings
 
 _VARIABLE = "BANYAN_KAFKA_SECURITY_PROTOCOL"
 

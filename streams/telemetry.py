@@ -8,7 +8,7 @@ import sys
 import structlog
 
 from streams import tracing
-from streams.settings import LogSettings
+from streams.setting_tables import LogSettings
 
 _NOISY = ("httpx", "httpx2", "httpcore", "httpcore2", "openai", "huggingface_hub", "urllib3", "filelock", "asyncio")
 

@@ -15,7 +15,7 @@ from memory.errors import TransientError
 from memory.model import NodeId, TreeId
 from memory.records import Document, Record
 from streams.broker import DEAD_LETTER_BYTES_MAX, MESSAGE_BYTES_MAX, BrokerRefusedError, BrokerUnavailableError, translated
-from streams.settings import KafkaSettings
+from streams.setting_tables import KafkaSettings
 
 if TYPE_CHECKING:
     from aiokafka.admin import AIOKafkaAdminClient

@@ -20,7 +20,8 @@ from memory.ports.clock import Clock
 from streams.query.keys import ANYBODY, Key, KeyFile, KeyRing, Right
 from streams.query.limits import Limits
 from streams.query.problems import Problem, no_tree
-from streams.settings import ServeSettings, Settings
+from streams.setting_tables import ServeSettings
+from streams.settings import Settings
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="banyan"'}
 _CLOSE = {"Connection": "close"}

@@ -41,7 +41,8 @@ from streams.pipelines import Ingesting, Summarizing
 from streams.producing import Message
 from streams.retrying import Retry
 from streams.runtime import Runtime
-from streams.settings import KafkaSettings, Settings, WorkerSettings
+from streams.setting_tables import KafkaSettings, WorkerSettings
+from streams.settings import Settings
 from streams.topics import record_key, topics
 from streams.workers.jobs import TakenJobs
 from streams.workers.summaries import _consume as consume_jobs

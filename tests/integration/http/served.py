@@ -26,7 +26,8 @@ from streams.query.guard import Guard
 from streams.query.protocol import bounded_protocol
 from streams.query.service import Service
 from streams.query.writing import DirectWriter, Writer
-from streams.settings import ServeSettings, Settings
+from streams.setting_tables import ServeSettings
+from streams.settings import Settings
 from tests.fakes.embedder import FakeEmbedder
 
 NO_PATIENCE = MemorySettings(ingest=IngestSettings(embedder_patience=timedelta(0)))

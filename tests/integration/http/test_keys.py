@@ -16,7 +16,8 @@ from memory.errors import SettingError
 from streams.query import keys
 from streams.query.guard import Guard
 from streams.query.keys import KeyFile, Right
-from streams.settings import ServeSettings, Settings
+from streams.setting_tables import ServeSettings
+from streams.settings import Settings
 from tests.fakes.embedder import EmbedderFault, FakeEmbedder
 from tests.integration.http.served import listening, problem, serving
 

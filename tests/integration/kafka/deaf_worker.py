@@ -13,7 +13,8 @@ from streams.agents import turns
 from streams.agents.consuming import consume
 from streams.app import Role
 from streams.run import run_worker
-from streams.settings import LogSettings, load
+from streams.setting_tables import LogSettings
+from streams.settings import load
 from streams.telemetry import configure_logging
 
 

@@ -15,7 +15,8 @@ from streams.job_topic import JobTopic
 from streams.pipelines import Ingesting, open_ingesting
 from streams.run import run_worker
 from streams.runtime import Runtime
-from streams.settings import LogSettings, Settings, load
+from streams.setting_tables import LogSettings
+from streams.settings import Settings, load
 from streams.telemetry import configure_logging
 
 

@@ -14,7 +14,8 @@ from streams import pipelines
 from streams.app import Role
 from streams.run import run_worker
 from streams.runtime import Runtime
-from streams.settings import LogSettings, Settings, load
+from streams.setting_tables import LogSettings
+from streams.settings import Settings, load
 from streams.telemetry import configure_logging
 
 

@@ -25,7 +25,7 @@ from streams.deliveries import Delivery
 from streams.job_topic import decode_job, job_delivery
 from streams.producing import Message
 from streams.schema_versions import SCHEMA_HEADER, VERSIONS, check_schema, schema_of
-from streams.settings import KafkaSettings
+from streams.setting_tables import KafkaSettings
 from streams.topic_reader import Span
 from streams.topics import topics
 from tests.fakes.clock import FakeClock

@@ -22,7 +22,7 @@ from streams.metric_readings import of_worker
 from streams.metrics import Meter
 from streams.metrics_port import MetricsPort
 from streams.progress import Limits, PartitionLook, Progress
-from streams.settings import MetricsSettings
+from streams.setting_tables import MetricsSettings
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from streams.cli.common import Session
 from streams.cli.feed import Feed
 from streams.cli.produce import BATCH_RECORDS, _place, _Sending
 from streams.cli.reading import open_inputs
-from streams.settings import KafkaSettings
+from streams.setting_tables import KafkaSettings
 from streams.topics import topics
 from tests.fakes.producer import FakeProducer
 

@@ -12,8 +12,9 @@ from redis.asyncio.connection import parse_url
 from memory.adapters.redis import RedisSettings
 from memory.errors import SettingError
 from streams.redis_options import redis_settings
+from streams.setting_tables import RedisOptions
 from streams.setting_values import show_value
-from streams.settings import RedisOptions, Settings, known, load
+from streams.settings import Settings, known, load
 
 PASSWORD = "p@ss/w:rd#1"
 

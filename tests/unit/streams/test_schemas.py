@@ -23,7 +23,7 @@ from streams.events import decode, encode
 from streams.job_topic import JobMessage, decode_job, job_delivery
 from streams.schema_versions import VERSIONS, check_schema, schema_of
 from streams.schemas import FORMS, SCHEMA_FOLDER, UNUSED, Form, asyncapi, files, record_schema, write
-from streams.settings import KafkaSettings
+from streams.setting_tables import KafkaSettings
 from streams.topics import topics
 
 ROOT = Path(__file__).parents[3]

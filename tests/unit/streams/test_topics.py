@@ -14,7 +14,7 @@ from memory.ports.jobs import SummaryJob
 from memory.records import Document, Record, Turn
 from streams.events import decode, encode
 from streams.job_topic import decode_job
-from streams.settings import KafkaSettings
+from streams.setting_tables import KafkaSettings
 from streams.topics import job_key, record_key, topics
 
 DOCS = Path(__file__).parents[3] / "docs"

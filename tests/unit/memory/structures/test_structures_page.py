@@ -11,7 +11,8 @@ from memory.model import EmbeddingModel
 from memory.retrieval.strategy import Strategy
 from memory.service.query import Query
 from memory.structures import registry
-from streams.settings import Settings, TreeSettings, known
+from streams.setting_tables import TreeSettings
+from streams.settings import Settings, known
 
 PAGE = (Path(__file__).parents[4] / "docs" / "structures.md").read_text("utf-8")
 MODEL = EmbeddingModel(name="fake", dimension=4, unrelated_cosine=0.0)
