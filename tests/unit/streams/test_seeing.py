@@ -194,7 +194,8 @@ async def test_a_summary_leaves_one_line_that_says_where_its_time_went(tmp_path:
     [line] = lines
     assert line["event"] == "summary"
     assert (line["tree"], line["node"], line["attempt"]) == (job.tree, job.node, 1)
-    assert line["ms"] >= line["model_ms"] > 0 < line["write_ms"]
+    parts = [line[name] for name in ("model_ms", "write_ms")]  # of nothing at all, where the model is a fake
+    assert line["ms"] >= max(parts) >= min(parts) >= 0
     assert told == ["summary"]
     await world.close()
 
