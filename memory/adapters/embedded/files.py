@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from memory.errors import BanyanError, StoreBusyError, StoreDamagedError, StoreUnavailableError
 
+RETRY_SECONDS = 0.02
 READ_ONLY = "{path} cannot be written (read-only file or folder, or no permission); reading still works"
 ERRORS: dict[int, tuple[type[BanyanError], str]] = {
     sqlite3.SQLITE_BUSY: (StoreBusyError, "{path} is held by another process for longer than the configured wait; try again"),
@@ -70,6 +72,20 @@ def connect(path: Path, *, busy_wait: timedelta, mode: str = "rwc") -> sqlite3.C
         check_same_thread=False,
         cached_statements=256,
     )
+
+
+def set_wal(connection: sqlite3.Connection, busy_wait: timedelta) -> None:
+    """Switch to write-ahead logging. SQLite does not wait for others by itself here, as it does elsewhere."""
+    end = time.monotonic() + busy_wait.total_seconds()
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= end:
+                raise
+        else:
+            return
+        time.sleep(RETRY_SECONDS)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from memory.adapters.embedded.files import connect, transaction, translated
+from memory.adapters.embedded.files import connect, set_wal, transaction, translated
 from memory.adapters.embedded.index.segment import (
     Segment,
     SegmentDamagedError,
@@ -298,7 +298,7 @@ class SegmentFile:
     def _make_tables(self, connection: sqlite3.Connection) -> str:
         if self._path is not None:
             connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-            connection.execute("PRAGMA journal_mode = WAL")
+            set_wal(connection, self._busy_wait)
         with transaction(connection, write=True):
             for statement in SCHEMA.split(";"):
                 connection.execute(statement)

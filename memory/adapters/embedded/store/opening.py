@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from datetime import timedelta
 from pathlib import Path
 
-from memory.adapters.embedded.files import connect, translate, translated
+from memory.adapters.embedded.files import connect, set_wal, translate, translated
 from memory.adapters.embedded.store.checkpoints import CHECKPOINT_PAGES
 from memory.adapters.embedded.store.schema import check_identity, migrate
 from memory.errors import BanyanError, StoreDamagedError, StoreUnavailableError
@@ -20,8 +19,6 @@ JOURNAL_PAGES_MAX = 2 * CHECKPOINT_PAGES
 
 JOURNAL_BYTES = 64 * 1024 * 1024
 """Size that the journal's file is cut back to, after a long read made it grow."""
-
-RETRY_SECONDS = 0.02
 
 
 def open_writer(path: Path, *, busy_wait: timedelta) -> sqlite3.Connection:
@@ -40,7 +37,7 @@ def open_writer(path: Path, *, busy_wait: timedelta) -> sqlite3.Connection:
         connection = connect(path, busy_wait=busy_wait)
         try:
             check_identity(connection, path)
-            _set_wal(connection, busy_wait)
+            set_wal(connection, busy_wait)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA temp_store = MEMORY")
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
@@ -97,17 +94,3 @@ def _has_journal(path: Path) -> bool:
     """Whether commits may wait beside the file, which reading it alone would miss."""
     journal = path.with_name(f"{path.name}-wal")
     return journal.exists() and journal.stat().st_size > 0
-
-
-def _set_wal(connection: sqlite3.Connection, busy_wait: timedelta) -> None:
-    """Switch to write-ahead logging. SQLite does not wait for others by itself here."""
-    end = time.monotonic() + busy_wait.total_seconds()
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= end:
-                raise
-        else:
-            return
-        time.sleep(RETRY_SECONDS)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +37,15 @@ async def fill(index: EmbeddedNodeIndex, numbers: Sequence[int], batch: int, tex
         seq = await index.covered(TREE)
         entries = [entry(number, text) for number in numbers[start : start + batch]]
         assert await index.update(TREE, after=seq, seq=seq + 1, upserts=entries)
+
+
+def test_several_open_a_new_file_at_once(tmp_path: Path) -> None:
+    """Who turns to write-ahead logging waits for nobody by itself: SQLite answers at once that the file is locked."""
+    for turn in range(30):
+        path = tmp_path / f"{turn}.db"
+        with ThreadPoolExecutor(4) as pool:
+            opened = [pool.submit(file.SegmentFile, path, form="f", busy_wait=timedelta(seconds=30)) for _ in range(4)]
+            assert all(one.result().reach("t") == file.NOWHERE for one in opened)
 
 
 async def test_a_file_damaged_anywhere_covers_0_or_answers_right(tmp_path: Path) -> None:
