@@ -111,7 +111,8 @@ class KafkaNode:
         self._file.touch(mode=0o600)
         self._file.write_text("".join(lines))
         if not (folder / "data" / "meta.properties").exists():
-            cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            # A name that begins with a dash would be read as an option: the first byte is kept below that.
+            cluster = urlsafe_b64encode(bytes([0x0B]) + uuid.uuid4().bytes[1:]).decode().rstrip("=")
             self.run("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._file))
 
     @property
