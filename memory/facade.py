@@ -75,7 +75,7 @@ class LocalMemory:
         self._closing = closing
         self._index_behind = index_behind
         if index_behind:
-            parts.ingest.on_commit = parts.indexing.committed
+            parts.ingest.on_commit(parts.indexing.committed)
         self._closed = False
         self._indexing: dict[TreeId, asyncio.Task[int]] = {}
         self._ending = asyncio.Event()
@@ -152,7 +152,7 @@ class LocalMemory:
 
     def on_embedder_wait(self, call: Callable[[EmbedderError, float], None]) -> None:
         """Have `call` called, with the error and the seconds to come, before each wait for an embedding model that is away."""
-        self._parts.ingest.on_wait = call
+        self._parts.ingest.on_wait(call)
 
     def _after(self, on_batch: Callable[[Sequence[EventResult]], None] | None) -> Callable[[Sequence[EventResult]], None]:
         def after(results: Sequence[EventResult]) -> None:

@@ -168,7 +168,7 @@ async def test_commits_of_this_process_are_not_read_back(make_world: MakeWorld, 
     ours, other = make_world(), make_world()
     index = MemoryIndex()
     indexing = Indexing(store=ours.store, index=index)
-    ours.ingest.on_commit = indexing.committed
+    ours.ingest.on_commit(indexing.committed)
     await ours.put(turn(0))
     await indexing.catch_up(TREE)
     reads: list[str] = []
@@ -197,7 +197,7 @@ async def test_of_what_it_is_told_it_keeps_a_bounded_part(world: World, monkeypa
     monkeypatch.setattr("memory.service.indexing.TOLD_MAX", 3_000)
     index = MemoryIndex()
     indexing = Indexing(store=world.store, index=index)
-    world.ingest.on_commit = indexing.committed
+    world.ingest.on_commit(indexing.committed)
     for number in range(20):
         await world.put(turn(number))
     await indexing.catch_up(TREE)

@@ -300,10 +300,10 @@ async def test_a_cancelled_caller_holds_its_lease_until_the_commit_has_ended(mak
 
 
 async def test_the_structures_of_many_trees_are_not_all_remembered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memory.service.ingest.STRUCTURES_MAX", 3)
+    monkeypatch.setattr("memory.service.preparing.STRUCTURES_MAX", 3)
     for number in (0, 1, 2, 0, 3, 0, 4):
         await world.put(turn(number, tree=f"t{number}"))
-    assert list(world.ingest._structures) == ["t3", "t0", "t4"]
+    assert [name for name in map(TreeId, ("t0", "t1", "t2", "t3", "t4")) if world.ingest.knows(name)] == ["t0", "t3", "t4"]
 
 
 async def test_many_writers_in_one_process(world: World) -> None:
@@ -317,7 +317,7 @@ async def test_a_tree_of_another_structure_is_refused_or_grows_on_as_it_was_made
     with pytest.raises(TreeMismatchError, match="--structure hat"):
         await make_world().put(turn(2))
     worker = make_world()
-    worker.ingest._structure_binds = False
+    worker.ingest._preparing._structure_binds = False
     await worker.put(turn(2))
     report = await worker.inspect.check(TREE)
     assert (report.violations, report.replayed) == ((), 2)
