@@ -67,7 +67,6 @@ class Agent(Strategy):
     """
 
     name = "agent"
-    structures = frozenset({"hat"})
 
     def __init__(
         self, views: ViewReader, reader: NodeReader, *, navigator: Navigator | None = None, moves_max: int = MOVES_MAX

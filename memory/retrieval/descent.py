@@ -15,7 +15,7 @@ import numpy as np
 from memory.errors import QueryError
 from memory.model import NodeId, NodeKind, Vector
 from memory.retrieval.strategy import Question, Ranked, Ranking, Strategy
-from memory.structures.hmem import LAYERS, HMem
+from memory.structures.hmem import LAYERS
 
 if TYPE_CHECKING:
     from memory.retrieval.traversal import ViewReader
@@ -71,7 +71,6 @@ class Descent(Strategy):
     """
 
     name = "descent"
-    structures = frozenset({HMem.name})
 
     def __init__(self, views: ViewReader, *, width: int = WIDTH) -> None:
         self._views = views

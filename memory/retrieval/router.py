@@ -22,7 +22,7 @@ from memory.model import NodeId, NodeKind, TreeId
 from memory.retrieval import entropy
 from memory.retrieval.pagerank import Graph
 from memory.retrieval.strategy import Question, Ranked, Ranking, Strategy
-from memory.structures.memgas import GRANULARITIES, MemGas
+from memory.structures.memgas import GRANULARITIES
 
 if TYPE_CHECKING:
     from memory.retrieval.traversal import ViewReader
@@ -77,7 +77,6 @@ class GranularityRouter(Strategy):
     """
 
     name = "router"
-    structures = frozenset({MemGas.name})
 
     def __init__(self, views: ViewReader, *, recipe: RouterRecipe | None = None) -> None:
         self._views = views

@@ -51,9 +51,7 @@ class Strategy(ABC):
     """A way to read a memory. Stateless between questions; safe for concurrent ones."""
 
     name: str
-    """As in `--strategy`."""
-    structures: frozenset[str] | None = None
-    """Structures it works with; None for all."""
+    """As in `--strategy`; one of `memory.retrieval.catalogue`, which also says with which structures it works."""
     embeds: bool = True
     """Whether it looks at the question's vector; otherwise that is zeros, and no model is asked."""
 

@@ -17,6 +17,7 @@ from memory.ports.store import TreeStore
 from memory.ports.summarizer import estimate_tokens
 from memory.results import Crumb, Hit, SearchAnswer, Source
 from memory.retrieval.agent import Agent
+from memory.retrieval.catalogue import check_pair
 from memory.retrieval.collapsed import Collapsed
 from memory.retrieval.descent import Descent
 from memory.retrieval.grouping import best_of_each
@@ -33,9 +34,6 @@ from memory.settings import RetrievalSettings
 from memory.tree.provisional import without_phrases
 
 Grouping = Literal["none", "conversation", "document"]
-
-STRATEGIES: tuple[type[Strategy], ...] = (Hybrid, Collapsed, Traversal, Agent, Descent, GranularityRouter)
-"""Every way to read, the default first."""
 
 SOURCES_MAX = 20
 """Event ids that a summary's hit names."""
@@ -55,11 +53,6 @@ class Context:
     hits: tuple[Hit, ...]
     """Those that are in it, in its order."""
     seq: int
-
-
-def strategies_for(structure: str) -> tuple[str, ...]:
-    """Names of the strategies that work on trees of a structure."""
-    return tuple(each.name for each in STRATEGIES if each.structures is None or structure in each.structures)
 
 
 class Query:
@@ -174,14 +167,12 @@ class Query:
             raise QueryError(f"query: has {len(text):,} characters, at most {self._settings.query_characters_max:,} are taken")
         if not 1 <= k <= self._settings.k_max:
             raise QueryError(f"k must be between 1 and {self._settings.k_max:,}, got {k}")
-        chosen = self.strategies.get(strategy)
-        if chosen is None:
+        if strategy not in self.strategies:
             raise QueryError(f"strategy {strategy!r} is not known; there is {', '.join(self.strategies)}")
         info = await self._store.tree(tree)
         check_model(info, self._embedder)
-        if chosen.structures is not None and info.structure not in chosen.structures:
-            works = ", ".join(sorted(strategies_for(info.structure)))
-            raise QueryError(f"strategy {strategy!r} does not work on a {info.structure} tree; there {works} work")
+        check_pair(strategy, info.structure)
+        chosen = self.strategies[strategy]
         vector = await self.embed(text) if chosen.embeds else np.zeros(info.model.dimension, np.float32)
         # Up to the commits that were there when the question came: one read of the store less.
         await self._indexing.catch_up(tree, to=info.seq)

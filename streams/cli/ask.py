@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from streams.cli.common import Session, run_async, shared_options
+from memory.retrieval.catalogue import STRUCTURES
+from streams.cli.common import Session, asking_options, run_async
 from streams.cli.console import counted, date, one_line, printable
 
 if TYPE_CHECKING:
@@ -24,6 +25,13 @@ _MARGIN = 11
 """Columns of rank and score."""
 
 
+def _strategy_help() -> str:
+    """The strategies there are, those of single structures with their names."""
+    every = [name for name, structures in STRUCTURES.items() if structures is None]
+    single = [f"{name} on {', '.join(sorted(structures))}" for name, structures in STRUCTURES.items() if structures is not None]
+    return f"{', '.join(every)}; {', '.join(single)}."
+
+
 def _scope_options(function: Function) -> Function:
     for option in reversed(
         [
@@ -32,7 +40,7 @@ def _scope_options(function: Function) -> Function:
                 metavar="S",
                 default="hybrid",
                 show_default=True,
-                help="hybrid, collapsed, traversal or bm25; agent on a hat.",
+                help=_strategy_help(),
             ),
             click.option(
                 "--filter",
@@ -68,7 +76,7 @@ Examples:
 @_scope_options
 @click.option("--group", type=click.Choice(["conversation", "document"]), help="The best hit of each only.")
 @click.option("--explain", is_flag=True, help="Show what each score is made of, and how the strategy went about it.")
-@shared_options
+@asking_options
 @run_async
 async def search(  # noqa: PLR0917  # click passes options by name
     tree: str,
@@ -89,7 +97,7 @@ async def search(  # noqa: PLR0917  # click passes options by name
     all that lies below it yet says how many are pending. With --json: {"hits": [...], "seq": N}, times in UTC.
     """
     scope = parse_scope(filters, since, until)
-    async with session.memory(mode="search") as memory:
+    async with session.asked(mode="search") as memory:
         answer = await memory.search(
             tree,
             query,
@@ -121,7 +129,7 @@ Examples:
     "--tokens", type=click.IntRange(min=1), required=True, metavar="N", help="Longest text, in tokens (about four characters)."
 )
 @_scope_options
-@shared_options
+@asking_options
 @run_async
 async def context(
     tree: str,
@@ -139,7 +147,7 @@ async def context(
     With --json: {"text": "...", "tokens": N, "hits": [...]}.
     """
     scope = parse_scope(filters, since, until)
-    async with session.memory(mode="search") as memory:
+    async with session.asked(mode="search") as memory:
         packed = await memory.context(tree, query, tokens=tokens, strategy=strategy, scope=scope)
     if session.output.as_json:
         from streams.answers import hit_json  # noqa: PLC0415

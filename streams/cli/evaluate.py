@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from memory.retrieval import catalogue
 from streams.cli.app import Exit
 from streams.cli.common import Session, json_option, run_async
 from streams.cli.console import Progress, counted, duration
 from streams.cli.evaluate_sessions import measure
 from streams.cli.ingest import wait_for_summaries
 from streams.cli.interrupts import Interrupts
+from streams.evaluation.choices import STRATEGIES, chosen_for
 
 if TYPE_CHECKING:
     from memory.local import LocalMemory
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from streams.evaluation.timing import TimedEmbedder
 
 _FORMATS = ("locomo", "multihoprag", "passages", "msc")
-_STRATEGIES = ("hybrid", "collapsed", "traversal", "agent", "descent", "dense", "bm25")
-_READABLE = ("hybrid", "collapsed", "traversal", "agent", "descent")
 _STOPPING = "stopping after what is in hand; Ctrl-C again ends at once"
 _OPENAI = "openai:"
 
@@ -72,7 +72,7 @@ Formats, each a folder of JSON lines:
     "--strategy",
     "strategies",
     multiple=True,
-    type=click.Choice(_STRATEGIES),
+    type=click.Choice(STRATEGIES),
     help="What to measure; may be repeated. Without it all that work on the structure are.",
 )
 @click.option("--structure", metavar="S", help="How the trees grow (BANYAN_STRUCTURE).")
@@ -137,14 +137,14 @@ async def evaluate(
         model=judge, skip=no_judge, yes=yes, tokens=context_tokens, concurrency=concurrency, prices=price, cache=answers
     )
     from streams.evaluation.formats import load  # noqa: PLC0415  # brings numpy
-    from streams.evaluation.run import conditions, open_memory, strategies_for  # noqa: PLC0415
+    from streams.evaluation.run import conditions, open_memory  # noqa: PLC0415
 
+    chosen = chosen_for(session.settings.tree.structure, strategies)
     dataset = load(name, folder).marked(*conditions(session.settings))
     session.output.note(
         f"{counted(len(dataset.records), 'item')} in {counted(len(dataset.trees), 'tree')}, "
         f"{counted(len(dataset.cases), 'question')} with evidence, {dataset.left_out} without"
     )
-    chosen = [each for each in _STRATEGIES if each in strategies] or strategies_for(session.settings.tree.structure)
     with Interrupts(session.output, _STOPPING) as interrupts:
         memory, embedder = await open_memory(session.settings, data)
         try:
@@ -184,10 +184,10 @@ class _Evaluation:
         self._show(result)
         code = Exit.OK
         model = self._model(judging)
-        # The last two strategies of the list are measures: nothing makes a context with them.
-        readable = [each for each in strategies if each in _READABLE][: None if named else 1]
+        # The others are measures: nothing makes a context with them.
+        readable = [each for each in strategies if each in catalogue.STRATEGIES][: None if named else 1]
         if model is not None and not readable:
-            self._output.warn(f"nothing to judge: answers are made with {', '.join(_READABLE)}")
+            self._output.warn(f"nothing to judge: answers are made with {', '.join(catalogue.STRATEGIES)}")
         elif model is not None:
             exams = {each: await self._exams(each, judging) for each in readable}
             marks = await self._examine(exams, model, judging)

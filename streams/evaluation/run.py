@@ -12,24 +12,17 @@ from typing import Final, Literal
 from memory.errors import SettingError
 from memory.local import LocalMemory, open_local
 from memory.model import NodeKind
-from memory.ports.index import Scope
 from memory.results import Hit
-from memory.service import query as service
-from memory.settings import RetrievalSettings
 from streams.bootstrap import open_embedder, open_navigator, open_summarizer
 from streams.evaluation import metrics
+from streams.evaluation.baselines import LEAVES, fused
+from streams.evaluation.choices import STRATEGIES
 from streams.evaluation.dataset import Case, Dataset
 from streams.evaluation.timing import TimedEmbedder
 from streams.settings import Settings
 
-BASELINES: Final = ("dense", "bm25")
-STRATEGIES: Final = ("hybrid", "collapsed", "traversal", "agent", "descent", *BASELINES)
-"""What is measured when no strategy is named. The last two are what each half of `hybrid` finds alone."""
-LEAVES: Final = Scope(kinds=frozenset({NodeKind.LEAF}))
-"""Evidence is what was inserted, so that only leaves are ranked."""
 ARTICLES_K: Final = 3 * metrics.DEPTH
 """Documents asked for where the session level is coarser than they are, so that ten distinct ones are among them."""
-_CANDIDATES_K: Final = RetrievalSettings().k_max
 
 Report = Callable[[int, int, str], None]
 """Told how far it is: done, of how many, detail."""
@@ -62,14 +55,8 @@ class StrategyRun:
 
     asked: list[Asked] = field(default_factory=list)
     search_ms: list[float] = field(default_factory=list)
-    """Of each turn-level search, the query's embedding included. Empty where nothing comparable was timed."""
+    """Of each turn-level search, the query's embedding included."""
     embed_ms: list[float] = field(default_factory=list)
-
-
-def strategies_for(structure: str) -> list[str]:
-    """Those of `STRATEGIES` that work on trees of a structure: the memory's own, and the baselines."""
-    own = service.strategies_for(structure)
-    return [each for each in STRATEGIES if each in own or each in BASELINES]
 
 
 async def open_memory(settings: Settings, data: Path | None) -> tuple[LocalMemory, TimedEmbedder]:
@@ -149,10 +136,9 @@ async def ask(
             continue
         started = time.perf_counter()
         turn_hits, session_hits = await _ranked(memory, dataset, case.tree, case.text, strategy)
+        run.search_ms.append((time.perf_counter() - started) * 1e3)
+        run.embed_ms.append(embedder.take_query_s() * 1e3)
         if session_hits is None:
-            # The first search was one a user would make; its time counts.
-            run.search_ms.append((time.perf_counter() - started) * 1e3)
-            run.embed_ms.append(embedder.take_query_s() * 1e3)
             session_hits = await _by_session(memory, dataset, case, strategy) if coarser else turn_hits
         embedder.take_query_s()
         run.asked.append(
@@ -189,23 +175,22 @@ async def _ranked(
     memory: LocalMemory, dataset: Dataset, tree: str, text: str, strategy: str
 ) -> tuple[Sequence[Hit], Sequence[Hit] | None]:
     """Hits for the turn level, and those for the session level when they came along."""
-    if strategy == "bm25":
-        # All candidates of `hybrid` come with their BM25, and those best by it are among them.
-        answer = await memory.search(tree, text, k=_CANDIDATES_K, scope=LEAVES, explain=True)
-        best = sorted(answer.hits, key=lambda hit: (-hit.parts["bm25"], hit.id))
-        hits = [hit for hit in best if hit.parts["bm25"] > 0]
+    if strategy == "dense+bm25":
+        hits = await fused(memory, tree, text)
         return hits, hits
-    # Over leaves alone, collapsed retrieval is dense retrieval.
-    name = "collapsed" if strategy == "dense" else strategy
     group: Literal["none", "document"] = "none" if dataset.group == "conversation" else "document"
-    answer = await memory.search(tree, text, k=metrics.DEPTH, strategy=name, scope=LEAVES, group=group)
+    answer = await memory.search(tree, text, k=metrics.DEPTH, strategy=_read_by(strategy), scope=LEAVES, group=group)
     return answer.hits, None
 
 
 async def _by_session(memory: LocalMemory, dataset: Dataset, case: Case, strategy: str) -> Sequence[Hit]:
-    name = "collapsed" if strategy == "dense" else strategy
     k = metrics.DEPTH if dataset.group == "conversation" else ARTICLES_K
-    return (await memory.search(case.tree, case.text, k=k, strategy=name, scope=LEAVES, group=dataset.group)).hits
+    return (await memory.search(case.tree, case.text, k=k, strategy=_read_by(strategy), scope=LEAVES, group=dataset.group)).hits
+
+
+def _read_by(strategy: str) -> str:
+    """Over leaves alone, collapsed retrieval is dense retrieval."""
+    return "collapsed" if strategy == "dense" else strategy
 
 
 def _turns(dataset: Dataset, tree: str, hits: Sequence[Hit]) -> list[str]:

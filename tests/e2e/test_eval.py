@@ -83,7 +83,7 @@ def test_passages_are_measured_with_every_strategy(banyan: Banyan, passages: str
     assert ran.code == 0
     value = ran.value
     assert (value["format"], value["questions"]) == ("passages", 4)
-    assert list(value["strategies"]) == ["hybrid", "collapsed", "traversal", "dense", "bm25"]
+    assert list(value["strategies"]) == ["hybrid", "collapsed", "traversal", "dense", "bm25", "dense+bm25"]
     for name in ("hybrid", "bm25"):
         for level in ("turn", "session"):
             assert value["strategies"][name][level] == {"recall@3": 1, "recall@5": 1, "recall@10": 1, "ndcg@10": 1}
@@ -105,6 +105,14 @@ def test_conversations_are_measured_by_turn_session_and_category(banyan: Banyan,
         assert measured["turn"]["recall@10"] == measured["session"]["recall@10"] == pytest.approx(0.75)
         assert measured["by_category"]["single_hop"]["turn"]["recall@3"] == 1
         assert measured["by_category"]["multi_hop"]["turn"]["recall@3"] == 0.5
+
+
+def test_a_pair_that_does_not_work_is_refused_before_anything_is_done(banyan: Banyan, passages: str) -> None:
+    ran = banyan("eval", "passages", passages, "--structure", "hat", "--strategy", "hybrid", "--strategy", "router", "--json")
+    assert ran.code == 2
+    assert "'router' does not work on a hat tree" in ran.err
+    assert "memgas" in ran.err
+    assert "agent" in ran.err
 
 
 def test_facts_are_measured_and_null_queries_left_out(banyan: Banyan) -> None:
@@ -177,7 +185,7 @@ def test_measures_that_make_no_context_are_not_judged(
     banyan: Banyan, passages: str, server: FakeOpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-    ran = banyan("eval", "passages", passages, "--strategy", "bm25", "--judge", "m", "--yes", "--json")
+    ran = banyan("eval", "passages", passages, "--strategy", "dense", "--judge", "m", "--yes", "--json")
     assert ran.code == 0
     assert "judged" not in ran.value
     assert "nothing to judge" in ran.err

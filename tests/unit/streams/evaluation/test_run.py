@@ -14,6 +14,7 @@ from memory.model import TreeId
 from memory.ports.index import IndexQuery
 from memory.records import Turn
 from streams.evaluation import run
+from streams.evaluation.baselines import LEAVES
 from streams.evaluation.dataset import Case, Dataset, Place
 from streams.evaluation.timing import TimedEmbedder
 from streams.settings import Settings
@@ -66,15 +67,29 @@ async def test_bm25_is_the_order_of_the_index(opened: tuple[LocalMemory, TimedEm
     await measured(opened, data, "bm25")
     memory, embedder = opened
     vector = (await embedder.embed(["harbour boat"], purpose="query"))[0]
-    query = IndexQuery(vector=vector, terms="harbour boat", dense_k=0, lexical_k=20, scope=run.LEAVES)
+    query = IndexQuery(vector=vector, terms="harbour boat", dense_k=0, lexical_k=20, scope=LEAVES)
     expected = await memory._parts.index.search(TreeId(TREE), query)
-    best = sorted((round(found.lexical, 4) for found in expected.found), reverse=True)
+    best = sorted((round(found.lexical, 4) for found in expected.found), reverse=True)[:10]
     hits, _ = await run._ranked(memory, data, TREE, "harbour boat", "bm25")
-    assert [round(hit.parts["bm25"], 4) for hit in hits[:20]] == best
+    assert [round(hit.score, 4) for hit in hits] == best
     assert len(set(best)) > 5
 
 
-@pytest.mark.parametrize("strategy", ["hybrid", "collapsed", "bm25"])
+async def test_both_scores_added_find_what_either_finds(opened: tuple[LocalMemory, TimedEmbedder]) -> None:
+    # Between words that nobody repeats, one leaf is the nearest by far and another holds the rare word.
+    turns = [(f"i{n}", "s", f"zinnia number {n} of many") for n in range(30)] + [("w", "s", "quoll")]
+    data = dataset(turns, text="quoll zinnia number of many", sought="w")
+    await measured(opened, data, "dense+bm25")
+    memory, _ = opened
+    alone = {name: (await run._ranked(memory, data, TREE, data.cases[0].text, name))[0] for name in ("dense", "bm25")}
+    both, again = await run._ranked(memory, data, TREE, data.cases[0].text, "dense+bm25")
+    assert again is both
+    assert alone["dense"][0].event_id != alone["bm25"][0].event_id
+    assert {alone["dense"][0].event_id, alone["bm25"][0].event_id} <= {hit.event_id for hit in both[:5]}
+    assert len({hit.id for hit in both}) == len(both)
+
+
+@pytest.mark.parametrize("strategy", ["hybrid", "collapsed", "bm25", "dense+bm25"])
 async def test_a_session_is_found_behind_many_turns_of_another(opened: tuple[LocalMemory, TimedEmbedder], strategy: str) -> None:
     crowd = [(f"c{n}", "crowd", f"violin violin violin {n}") for n in range(20)]
     data = dataset(

@@ -1,0 +1,40 @@
+"""What can be measured, by name. Light to import: the command line lists it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from memory.errors import SettingError
+from memory.retrieval import catalogue
+
+BASELINES: Final = ("dense", "bm25", "dense+bm25")
+"""What strategies have to beat: the nearest leaves, those that share the question's words, and both scores added."""
+STRATEGIES: Final = (*(each for each in catalogue.STRATEGIES if each not in BASELINES), *BASELINES)
+"""What is measured when no strategy is named: the memory's own, then the baselines."""
+
+
+def strategies_for(structure: str) -> tuple[str, ...]:
+    """Those of `STRATEGIES` that work on trees of a structure; the baselines do on all."""
+    return tuple(each for each in STRATEGIES if each in BASELINES or catalogue.works_on(each, structure))
+
+
+def chosen_for(structure: str, named: Sequence[str]) -> tuple[str, ...]:
+    """
+    What to measure on a structure, in the order of `STRATEGIES`.
+
+    Args:
+        structure: how the trees grow.
+        named: strategies that were asked for; none means all that work.
+
+    Raises:
+        SettingError: one of them does not work there; the message says which do, and where it would.
+    """
+    works = strategies_for(structure)
+    for each in named:
+        if each not in works:
+            structures = ", ".join(sorted(catalogue.STRUCTURES[each] or ()))
+            raise SettingError(
+                f"strategy {each!r} does not work on a {structure} tree: it reads {structures}; there {', '.join(works)} work"
+            )
+    return tuple(each for each in works if not named or each in named)
