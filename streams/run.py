@@ -26,7 +26,7 @@ from streams.settings import Settings
 from streams.topics import TopicsMissingError, require
 
 STOP_LIMIT = 10.0  # seconds
-"""For committing offsets and leaving the group, and again for closing what is open."""
+"""For committing offsets and leaving the group, where the grace leaves no more than that, and again for closing what is open."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _log = structlog.stdlib.get_logger("streams.worker")
 
@@ -109,13 +109,15 @@ async def _work(role: Role, runtime: Runtime[Any], observer: Observer, stop: asy
         if app.crash_reason is not None:
             _log.error("crashed", error=f"{type(app.crash_reason).__name__}: {app.crash_reason}")
         observer.health.state = "is draining"
-        left = app.crash_reason is not None or not await _within(settings.worker.grace.total_seconds(), runtime.drain())
+        grace = settings.worker.grace.total_seconds()
+        end = time.monotonic() + grace
+        left = app.crash_reason is not None or not await _within(grace, runtime.drain(), "finishing what is in hand")
         if left:
             _log.warning("left to another worker", in_hand=runtime.progress.in_hand)
         said = observer.said()
         # `wait_for` would not end here: Faust swallows the cancellation.
-        left |= not await _within(STOP_LIMIT, app.stop())
-        left |= not await _within(STOP_LIMIT, runtime.close())
+        left |= not await _within(max(STOP_LIMIT, end - time.monotonic()), app.stop(), "leaving the group")
+        left |= not await _within(STOP_LIMIT, runtime.close(), "closing")
         _log.info("stopped", **said)
     finally:
         await observer.end()
@@ -139,14 +141,14 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, object]) -> boo
     return False
 
 
-async def _within(seconds: float, work: Coroutine[Any, Any, object]) -> bool:
-    """Do the work; returns whether it ended in time and without an error."""
+async def _within(seconds: float, work: Coroutine[Any, Any, object], what: str) -> bool:
+    """Do the work; returns whether it ended in time and without an error, and logs it where it did not."""
     working = asyncio.ensure_future(work)
     done, _ = await asyncio.wait({working}, timeout=seconds)
-    if done and (error := working.exception()) is not None:
-        _log.warning("at the end", error=f"{type(error).__name__}: {error}")
-        return False
-    return bool(done)
+    error = working.exception() if done else TimeoutError(f"it took more than {seconds:.1f} s")
+    if error is not None:
+        _log.warning("not ended orderly", at=what, error=f"{type(error).__name__}: {error}")
+    return error is None
 
 
 def _where(settings: Settings) -> dict[str, str]:

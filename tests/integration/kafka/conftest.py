@@ -74,7 +74,7 @@ def variables(broker: str, folder: Path) -> dict[str, str]:
         "BANYAN_KAFKA_PREFIX": f"test-{os.urandom(4).hex()}",
         "BANYAN_KAFKA_PARTITIONS": "4",
         "BANYAN_KAFKA_SESSION_TIMEOUT": "6s",
-        "BANYAN_WORKER_GRACE": "10s",
+        "BANYAN_WORKER_GRACE": "60s",
         "BANYAN_LOG_FORMAT": "json",
     }
 

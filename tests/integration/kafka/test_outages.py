@@ -39,7 +39,7 @@ async def test_the_broker_is_killed_and_comes_back(server: KafkaServer, tmp_path
         await assert_whole(settings, 600)
         for worker in (ingest, summaries):
             worker.signal()
-            assert worker.ended() == 0
+            worker.ends()
             assert len(worker.lines()) - len(worker.events("batch")) - len(worker.events("summary")) < LOG_LINES_MAX
     finally:
         workers.kill_all()
@@ -54,7 +54,7 @@ async def test_a_worker_waits_for_a_broker_that_comes_later(server: KafkaServer,
     workers = Workers(environment, tmp_path)
     try:
         impatient = workers("worker", "ingest", BANYAN_WORKER_PATIENCE="1s")
-        assert impatient.ended() == 4
+        impatient.ends(4)
         assert "cannot be reached" in impatient.log.read_text()
         worker = workers("worker", "ingest")
         worker.until("waiting")

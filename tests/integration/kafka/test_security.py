@@ -81,10 +81,10 @@ async def test_records_go_in_over_tls_with_a_password(secured: dict[str, str], t
         await send(settings, turns(30))
         await until_events(settings, 30)
         worker.signal()
-        assert worker.ended() == 0
+        worker.ends()
         assert PASSWORD not in worker.log.read_text()
         shown = workers("config", "--json")
-        assert shown.ended() == 0
+        shown.ends()
         assert PASSWORD not in shown.log.read_text()
         assert json.loads(shown.log.read_text())["kafka_password"]["value"] == "********"
     finally:

@@ -65,7 +65,7 @@ async def test_what_both_workers_show(installed: Settings, workers: Workers, tmp
         ingest, summaries = (
             workers("worker", role, BANYAN_WORKER_STALL="10s", **traced, **PORT) for role in ("ingest", "summaries")
         )
-        assert workers("produce", "turns.jsonl", **traced).ended() == 0
+        workers("produce", "turns.jsonl", **traced).ends()
         second = workers("worker", "ingest", BANYAN_METRICS_PORT=address(ingest).rpartition(":")[2])
         await until_events(installed, 60)
         await until_fresh(installed)
@@ -83,7 +83,7 @@ async def test_what_both_workers_show(installed: Settings, workers: Workers, tmp
         seen, made = scraped(ingest), scraped(summaries)
         for worker in (ingest, summaries):
             worker.signal()
-            assert worker.ended() == 0
+            worker.ends()
 
     assert seen["banyan_events_total", ("accepted",)] == seen["banyan_items_committed_total", ()] == 60
     assert seen["banyan_records_acknowledged_total", (topic,)] == seen["banyan_batch_records_sum", (topic,)] == 60
@@ -92,7 +92,7 @@ async def test_what_both_workers_show(installed: Settings, workers: Workers, tmp
     assert seen["banyan_stage_seconds_count", ("commit",)] >= seen["banyan_commits_total", ()]
     assert made["banyan_contributions_covered_total", ()] == seen["banyan_contributions_added_total", ()] > 0
     assert made["banyan_stage_seconds_count", ("model",)] >= made["banyan_summaries_written_total", ()] > 0
-    assert second.ended() == 2
+    second.ends(2)
     assert "cannot be had: Address already in use; give each process its own BANYAN_METRICS_PORT" in second.log.read_text()
     assert second.events("ready") == []
     assert_told(ingest, "ingest", partitions)
@@ -143,7 +143,7 @@ async def test_a_worker_thrown_out_of_its_group_is_unhealthy_and_ends(workers: W
     worker.until("left")
     await until(lambda: get(worker, "/healthz")[0] == 503, worker.log.read_text)
     assert "has not had this worker in its group" in json.loads(get(worker, "/healthz")[1])["reason"]
-    assert worker.ended() == 75
+    worker.ends(75)
     assert "in its group" in worker.events("cannot go on")[0]["reason"]
 
 
@@ -154,7 +154,7 @@ async def test_records_that_lie_in_the_client_and_reach_no_agent_end_the_worker(
     # All that is on the broker has been fetched, nothing is in hand, and Kafka has nothing against this worker.
     await until(lambda: get(worker, "/healthz")[0] == 503, worker.log.read_text)
     assert "records of" in json.loads(get(worker, "/healthz")[1])["reason"]
-    assert worker.ended() == 75
+    worker.ends(75)
     assert "have waited for" in worker.events("cannot go on")[0]["reason"]
 
 

@@ -39,10 +39,10 @@ async def test_create_is_idempotent_grows_and_never_shrinks(settings: Settings) 
 
 async def test_the_commands(settings: Settings, workers: Workers) -> None:
     missing = workers("topics", "describe", "--json")
-    assert missing.ended() == 1
+    missing.ends(1)
     assert "7 of 7 topics are missing; `banyan topics create` makes them" in missing.log.read_text()
     made = workers("topics", "create", "--partitions", "3", "--json")
-    assert made.ended() == 0
+    made.ends()
     rows = [json.loads(line) for line in made.log.read_text().splitlines()]
     assert [row["topic"].removeprefix(f"{settings.kafka.prefix}.") for row in rows] == [
         "turns",
@@ -54,7 +54,7 @@ async def test_the_commands(settings: Settings, workers: Workers) -> None:
         "dead-letters",
     ]
     assert {row["partitions"] for row in rows} == {3}
-    assert workers("topics", "describe").ended() == 0
+    workers("topics", "describe").ends()
 
 
 async def test_produce_keeps_a_conversation_in_one_partition_and_reports_what_is_refused(
@@ -68,7 +68,7 @@ async def test_produce_keeps_a_conversation_in_one_partition_and_reports_what_is
     lines += [{"type": "document", "tree": "t", "id": "bare", "text": "a document without a title"}, {"tree": "t", "text": "no id"}]
     (tmp_path / "in.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
     produced = workers("produce", "in.jsonl", "--json")
-    assert produced.ended() == 3
+    produced.ends(3)
     said = produced.log.read_text()
     assert "in.jsonl:37: id: is missing" in said
     names = topics(installed.kafka)
@@ -99,7 +99,7 @@ async def test_produce_keeps_a_conversation_in_one_partition_and_reports_what_is
 async def test_produce_says_which_command_makes_the_topics(settings: Settings, workers: Workers, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"tree":"t","id":"1","text":"a"}')
     produced = workers("produce", "in.jsonl")
-    assert produced.ended() == 4
+    produced.ends(4)
     assert f"no topic {settings.kafka.prefix}.documents" in produced.log.read_text()
     assert "`banyan topics create` makes them" in produced.log.read_text()
 
@@ -107,5 +107,5 @@ async def test_produce_says_which_command_makes_the_topics(settings: Settings, w
 async def test_an_address_where_nobody_is(workers: Workers, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"tree":"t","id":"1","text":"a"}')
     produced = workers("produce", "in.jsonl", BANYAN_BROKER="127.0.0.1:1")
-    assert produced.ended() == 4
+    produced.ends(4)
     assert "error: Kafka at 127.0.0.1:1 cannot be reached" in produced.log.read_text()

@@ -33,7 +33,7 @@ STATIC = {"BANYAN_KAFKA_INSTANCE": "one"}
 
 async def test_missing_topics_are_named_with_the_command_that_makes_them(settings: Settings, workers: Workers) -> None:
     worker = workers("worker", "ingest")
-    assert worker.ended() == 4
+    worker.ends(4)
     assert f"no topic {settings.kafka.prefix}.dead-letters" in worker.log.read_text()
     assert "`banyan topics create` makes them" in worker.log.read_text()
 
@@ -46,7 +46,7 @@ async def test_turns_and_documents_go_in_and_summaries_follow(installed: Setting
     await until_fresh(installed)
     for worker in (ingest, summaries):
         worker.signal()
-        assert worker.ended() == 0
+        worker.ends()
     assert sum(line["accepted"] for line in ingest.events("batch")) == 61
     names = topics(installed.kafka)
     for group, topic, count in (("ingest", names.turns, 60), ("ingest", names.documents, 1)):
@@ -59,13 +59,13 @@ async def test_sigterm_loses_nothing_and_repeats_nothing(installed: Settings, wo
     first = workers("worker", "ingest", BANYAN_WORKER_BATCH_RECORDS="20", **STATIC)
     first.until("batch", 3)
     first.signal()
-    assert first.ended() == 0
+    first.ends()
     taken = sum(line["accepted"] for line in first.events("batch"))
     assert await events_in(installed) == taken < 400
     second = workers("worker", "ingest", **STATIC)
     await until_events(installed, 400)
     second.signal()
-    assert second.ended() == 0
+    second.ends()
     assert sum(line.get("accepted", 0) for line in second.events("batch")) == 400 - taken
     assert sum(line.get("duplicate", 0) for line in second.events("batch")) == 0
     await assert_whole(installed, 400)
@@ -103,7 +103,7 @@ async def test_what_is_no_record_is_a_dead_letter_and_the_rest_goes_on(installed
     await until_events(installed, 10)
     worker = workers.started[0]
     worker.signal()
-    assert worker.ended() == 0
+    worker.ends()
     letters = await read(installed, names.dead_letters.name)
     # Trees take turns, so that letters about several of them come in any order.
     envelopes = sorted((decode_envelope(letter.value) for letter in letters), key=lambda letter: letter.offset)
@@ -119,7 +119,7 @@ async def test_what_is_no_record_is_a_dead_letter_and_the_rest_goes_on(installed
 async def test_killed_between_commit_and_acknowledgement(installed: Settings, workers: Workers, where: str) -> None:
     await send(installed, turns(50))
     dying = workers("tests/integration/kafka/dying_worker.py", where)
-    assert dying.ended() == -signal.SIGKILL
+    dying.ends(-signal.SIGKILL)
     assert await events_in(installed) > 0
     names = topics(installed.kafka)
     jobs_before = await read(installed, names.summaries.name)
@@ -143,7 +143,7 @@ async def test_a_second_signal_ends_a_worker_that_hangs(installed: Settings, wor
     worker.signal()
     worker.until("draining")
     worker.signal()
-    assert worker.ended(5) == 128 + signal.SIGTERM
+    worker.ends(128 + signal.SIGTERM)
     workers("worker", "ingest")
     await until_events(installed, 5)
 
@@ -153,7 +153,7 @@ async def test_after_the_grace_the_batch_in_hand_is_left_to_another(installed: S
     worker = workers("tests/integration/kafka/dying_worker.py", "hang", BANYAN_WORKER_GRACE="1s")
     worker.until("hanging")
     worker.signal()
-    assert worker.ended(20) == 75
+    worker.ends(75)
     # How many of the five had come when the batch began is the broker's affair.
     assert 1 <= worker.events("left to another worker")[0]["in_hand"] <= 5
     workers("worker", "ingest")

@@ -116,7 +116,7 @@ async def test_a_worker_that_was_stopped_comes_back_late_and_nothing_is_doubled(
         await until(settings, tree, 600)
         for worker in (first, second):
             worker.signal()
-            assert worker.ended() == 0
+            worker.ends()
         async with looking(settings) as inspect:
             checked = await inspect.check(tree)
         assert checked.clean, checked.violations

@@ -36,6 +36,6 @@ async def test_workers_grow_it_and_keep_its_summaries_fresh(broker: str, redis_u
         assert (stats.structure, stats.leaves, stats.pending) == (structure, COUNT, 0)
         for worker in (*both, *summarizing):
             worker.signal()
-            assert worker.ended() == 0
+            worker.ends()
     finally:
         workers.kill_all()

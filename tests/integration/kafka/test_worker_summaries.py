@@ -52,12 +52,12 @@ async def test_kill_9_again_and_again_leaves_no_summary_behind(installed: Settin
         worker.kill()
     await until_events(installed, 600)
     ingest.signal()
-    assert ingest.ended() == 0
+    ingest.ends()
     last = workers("worker", "summaries", **STATIC)
     await until_fresh(installed)
     await until_acknowledged(installed)
     last.signal()
-    assert last.ended() == 0
+    last.ends()
     await assert_whole(installed, 600)
 
 
@@ -74,7 +74,7 @@ async def test_what_is_no_job_is_a_dead_letter(installed: Settings, workers: Wor
     await until_fresh(installed)
     await until_acknowledged(installed)
     worker.signal()
-    assert worker.ended() == 0
+    worker.ends()
     letters = [decode_envelope(letter.value) for letter in await read(installed, names.dead_letters.name)]
     assert sorted(letter.error for letter in letters) == ["TreeNotFoundError", "record", "record", "record", "tree"]
 
@@ -92,7 +92,7 @@ async def test_a_poisoned_node_stops_after_its_attempts_and_stays_pending(instal
     given_up = {line["node"] for line in worker.events("summary given up")}
     await until_acknowledged(installed)
     worker.signal()
-    assert worker.ended() == 0
+    worker.ends()
     names = topics(installed.kafka)
     letters = [decode_envelope(letter.value) for letter in await read(installed, names.dead_letters.name)]
     assert {letter.error for letter in letters} == {"SummarizerAnswerError"}

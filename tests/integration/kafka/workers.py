@@ -59,9 +59,9 @@ class Worker:
     def signal(self, number: signal.Signals = signal.SIGTERM) -> None:
         self.process.send_signal(number)
 
-    def ended(self, seconds: float = LIMIT) -> int:
-        """Wait for its end; gives the exit code."""
-        return self.process.wait(seconds)
+    def ends(self, code: int = 0) -> None:
+        """Wait for its end, with this exit code."""
+        assert self.process.wait(LIMIT) == code, self.log.read_text()[-3000:]
 
 
 @dataclass
