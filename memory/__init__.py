@@ -11,14 +11,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from memory.local import LocalMemory, open_local
     from memory.ports.index import Scope
-    from memory.records import Document, Turn
+    from memory.records import Document, Feedback, Turn
     from memory.settings import MemorySettings
     from memory.sync import LocalMemorySync, open_local_sync
 
-__all__ = ["Document", "LocalMemory", "LocalMemorySync", "MemorySettings", "Scope", "Turn", "open_local", "open_local_sync"]
+__all__ = [
+    "Document",
+    "Feedback",
+    "LocalMemory",
+    "LocalMemorySync",
+    "MemorySettings",
+    "Scope",
+    "Turn",
+    "open_local",
+    "open_local_sync",
+]
 
 _HOMES = {
     "Document": "memory.records",
+    "Feedback": "memory.records",
     "LocalMemory": "memory.local",
     "LocalMemorySync": "memory.sync",
     "MemorySettings": "memory.settings",

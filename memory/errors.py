@@ -58,6 +58,10 @@ class TreeMismatchError(PermanentError, ValueError):
     """The tree was made with another embedding model, dimension or structure than the one configured."""
 
 
+class NoWeightsError(PermanentError, ValueError):
+    """Feedback was given to a tree whose structure keeps no weights."""
+
+
 class NodeNotFoundError(PermanentError, LookupError):
     """No node of that id in this tree."""
 

@@ -15,11 +15,12 @@ import msgspec
 
 from memory.errors import EmbedderError, RecordError
 from memory.model import ROOT, EventId, NodeId, TreeId, TreeInfo
+from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 from memory.ports.index import NodeIndex, Scope
 from memory.ports.jobs import SummaryJobs
 from memory.ports.store import TreeStore
-from memory.records import Document, Record, Turn, parse, tree_id
+from memory.records import Document, Feedback, Record, Turn, parse, parse_feedback, tree_id
 from memory.results import CheckReport, EventResult, EventStatus, SearchAnswer, TreeNode, TreeReport
 from memory.service.freshness import Freshness
 from memory.service.indexing import Indexing
@@ -30,6 +31,7 @@ from memory.service.query import Context, Query
 from memory.service.stream import IngestTotals, stream
 from memory.service.summarize import SummaryCounts
 from memory.service.transfer import Transfer
+from memory.service.weighing import Weighing
 from memory.settings import MemorySettings
 from memory.tree.routing import Decision
 
@@ -49,6 +51,8 @@ class Parts:
     transfer: Transfer
     pool: SummaryPool
     freshness: Freshness
+    weighing: Weighing
+    clock: Clock
 
 
 INDEX_LAG = 1.0
@@ -149,6 +153,39 @@ class LocalMemory:
         return await stream(
             self._parts.ingest, records, batch_items=self._settings.ingest.batch_items, on_batch=self._after(on_batch), stop=stop
         )
+
+    async def feedback(self, feedback: Iterable[Feedback | Mapping[str, Any]], *, tree: str | None = None) -> list[EventResult]:
+        """
+        Weigh what users approve of or rebut, and tell what became of each, in order.
+
+        Args:
+            feedback: or objects with `id`, `event`, `verdict` and, unless it is given now, `at`; one that is none is answered as
+                rejected, and so is one about an event that the tree does not have.
+            tree: for objects that name none.
+
+        Raises:
+            NoWeightsError: a tree's structure keeps no weights (docs/structures.md).
+            TreeNotFoundError: no such tree.
+        """
+        results: list[EventResult | None] = []
+        parsed: dict[TreeId, list[tuple[int, Feedback]]] = {}
+        for place, each in enumerate(feedback):
+            given: Any = msgspec.structs.asdict(each) if isinstance(each, Feedback) else each
+            try:
+                if isinstance(given, Mapping) and given.get("at") is None:
+                    given = {**given, "at": self._parts.clock.now()}
+                one = parse_feedback(given, tree=None if isinstance(each, Feedback) else tree)
+                parsed.setdefault(TreeId(one.tree), []).append((place, one))
+                results.append(None)
+            except RecordError as error:
+                results.append(_rejected(given, tree, str(error)))
+        for name in parsed:
+            await self._parts.weighing.require(name)
+        for name, some in parsed.items():
+            taken = await self._parts.weighing.take(name, [one for _, one in some])
+            for (place, _), result in zip(some, taken, strict=True):
+                results[place] = result
+        return [result for result in results if result is not None]
 
     def on_embedder_wait(self, call: Callable[[EmbedderError, float], None]) -> None:
         """Have `call` called, with the error and the seconds to come, before each wait for an embedding model that is away."""

@@ -47,6 +47,7 @@ from memory.service.stream import IngestTotals
 from memory.service.summarize import Summarize
 from memory.service.transfer import Transfer
 from memory.service.views import Views
+from memory.service.weighing import Weighing
 from memory.settings import MemorySettings
 
 STORE_FILE = "store.db"
@@ -257,6 +258,8 @@ def _assemble(
         transfer=Transfer(store=store),
         pool=pool,
         freshness=Freshness(store=store, jobs=jobs, pool=pool, clock=clock),
+        weighing=Weighing(store=store, clock=clock),
+        clock=clock,
     )
 
 

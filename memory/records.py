@@ -1,5 +1,5 @@
 """
-What arrives: turns and documents (design section 7), validated in one place for files, HTTP, Kafka and library use.
+What arrives: turns, documents and feedback (design section 7), validated in one place for files, HTTP, Kafka and library use.
 
 `parse` takes a decoded JSON object. Unknown fields are kept in `metadata`; times are ISO 8601, without a zone taken as UTC.
 """
@@ -11,7 +11,8 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Literal
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -80,6 +81,34 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 Record = Turn | Document
 
+
+class Verdict(StrEnum):
+    """What a user says of something that was remembered."""
+
+    APPROVAL = "approval"
+    REBUTTAL = "rebuttal"
+
+
+class Feedback(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user says of a turn or a document that was remembered (H-MEM, section 3.3)."""
+
+    KIND: ClassVar[Literal["feedback"]] = "feedback"
+
+    tree: Tree
+    id: Id
+    event: Annotated[str, Meta(min_length=1, max_length=ID_CHARACTERS_MAX, description="Id of the turn or document it is about.")]
+    verdict: Verdict
+    at: Annotated[datetime, Meta(description="When it was given, ISO 8601; without a zone taken as UTC.")]
+    chunk: Annotated[int, Meta(ge=0, lt=2**31, description="Which chunk of a document; without it all.")] | None = None
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that identify what was said: the same id with another digest is a conflict."""
+        return _digest(self.KIND, self.event, self.verdict, "" if self.chunk is None else str(self.chunk))
+
+
+Form = TypeVar("Form", bound=msgspec.Struct)
+
 _FIELDS: dict[type[Record], frozenset[str]] = {
     Turn: frozenset(Turn.__struct_fields__),
     Document: frozenset(Document.__struct_fields__),
@@ -126,6 +155,38 @@ def parse(value: object, *, tree: str | None = None, limits: IngestSettings = _D
             _check_characters(name, field)
     known["metadata"] = _metadata(known.get("metadata"), given)
     return _convert(known, kind)
+
+
+def parse_feedback(value: object, *, tree: str | None = None) -> Feedback:
+    """
+    Feedback from a decoded JSON object; fields that it does not have are passed over.
+
+    Args:
+        value: as decoded from JSON.
+        tree: the tree to take when the object names none; an object that names another one is refused.
+
+    Raises:
+        RecordError: with the field that is wrong, and why.
+    """
+    if not isinstance(value, Mapping):
+        raise RecordError("record", f"expected a JSON object, got {_kind(value)}")
+    given = {name: value[name] for name in Feedback.__struct_fields__ if value.get(name) is not None}
+    if value.get("type", Feedback.KIND) != Feedback.KIND:
+        raise RecordError("type", f"is {_excerpt(value['type'])}, {Feedback.KIND} was expected")
+    if tree is not None and given.setdefault("tree", tree) != tree:
+        raise RecordError("tree", f"is {_excerpt(given['tree'])}, but the feedback is of {_excerpt(tree)}")
+    for name in ("tree", "id", "event", "verdict", "at"):
+        if name not in given:
+            raise RecordError(name, "is missing")
+    for name in ("tree", "id", "event", "verdict"):
+        if not isinstance(given[name], str):
+            raise RecordError(name, f"expected a string, got {_kind(given[name])}")
+        _check_characters(name, given[name])
+    _check_tree(given["tree"])
+    if given["verdict"] not in tuple(Verdict):
+        raise RecordError("verdict", f"is {_excerpt(given['verdict'])}, there is {' and '.join(Verdict)}")
+    given["at"] = parse_time("at", given["at"])
+    return _convert(given, Feedback)
 
 
 def parse_time(name: str, value: object) -> datetime:
@@ -236,7 +297,7 @@ def _check_numbers(metadata: dict[str, Any]) -> None:
             left.extend((f"{name}[{index}]", inner) for index, inner in enumerate(value))
 
 
-def _convert(known: dict[str, Any], kind: type[Record]) -> Record:
+def _convert(known: dict[str, Any], kind: type[Form]) -> Form:
     try:
         return msgspec.convert(known, kind)
     except msgspec.ValidationError as error:

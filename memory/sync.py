@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 from memory.errors import ClosedError
 from memory.local import LocalMemory, open_local
 from memory.model import TreeInfo
-from memory.records import Record
+from memory.records import Feedback, Record
 from memory.results import CheckReport, EventResult, SearchAnswer, TreeNode, TreeReport
 from memory.service.query import Context
 
@@ -97,6 +97,10 @@ class LocalMemorySync:
     def ingest(self, records: Iterable[Record | Mapping[str, Any]], *, tree: str | None = None) -> list[EventResult]:
         """See `LocalMemory.ingest`."""
         return self._loop.run(self._memory.ingest(records, tree=tree))
+
+    def feedback(self, feedback: Iterable[Feedback | Mapping[str, Any]], *, tree: str | None = None) -> list[EventResult]:
+        """See `LocalMemory.feedback`."""
+        return self._loop.run(self._memory.feedback(feedback, tree=tree))
 
     def search(self, tree: str, query: str, **options: Any) -> SearchAnswer:
         """See `LocalMemory.search`."""

@@ -38,6 +38,12 @@ class TreeSettings:
     """The same for the categories of a domain."""
     theta_trace: float = _HMEM.trace
     """The same for the memory traces of a category."""
+    weight_approval: float = _HMEM.approval
+    """What an approval multiplies the weight of an episode of an `hmem` by."""
+    weight_rebuttal: float = _HMEM.rebuttal
+    """What a rebuttal multiplies it by."""
+    weight_strength_days: float = _HMEM.strength_days
+    """Days of silence after which it is down to 1/e; each approval adds as many."""
     neighbourhood: int = _MEMGAS.neighbourhood
     """Sessions whose units a turn of a `memgas` is compared with, the nearest ones, 1 to 4096."""
     links_max: int = _MEMGAS.links_max
@@ -48,7 +54,14 @@ class TreeSettings:
         given: dict[str, dict[str, float]] = {
             "memtree": {"base": self.theta_base, "rate": self.theta_rate, "depth_max": float(self.depth_max)},
             "hat": {"memory_length": float(self.memory_length)},
-            "hmem": {"domain": self.theta_domain, "category": self.theta_category, "trace": self.theta_trace},
+            "hmem": {
+                "domain": self.theta_domain,
+                "category": self.theta_category,
+                "trace": self.theta_trace,
+                "approval": self.weight_approval,
+                "rebuttal": self.weight_rebuttal,
+                "strength_days": self.weight_strength_days,
+            },
             "memgas": {"neighbourhood": float(self.neighbourhood), "links_max": float(self.links_max)},
         }
         return given.get(self.structure, {})

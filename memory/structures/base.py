@@ -58,6 +58,8 @@ class Structure(ABC):
     """Names and meanings of what `check` and `replay` hold beyond `memory.tree.check.INVARIANTS`."""
     asks_labels: ClassVar[bool] = False
     """Whether it makes use of `Insertion.labels`, so that a configured model is asked for them before planning."""
+    keeps_weights: ClassVar[bool] = False
+    """Whether its leaves have weights that feedback changes (`memory.structures.weights`)."""
 
     @abstractmethod
     def parameters(self) -> Mapping[str, float]:

@@ -1,7 +1,7 @@
 """
 H-MEM: four layers, from domains over categories and memory traces down to episodes.
 
-Source: "Hierarchical Memory for High-Efficiency Long-Term Reasoning in LLM Agents" (arXiv 2507.22925), sections 3.1 and 3.2. The
+Source: "Hierarchical Memory for High-Efficiency Long-Term Reasoning in LLM Agents" (arXiv 2507.22925), sections 3.1 to 3.3. The
 upper three layers are summaries, a progressively refined index; an episode is a leaf, with its text, time and speaker.
 
 The paper gives every entry a vector, a position index of its own, and the indices of its children. Here the node's id is its own
@@ -33,7 +33,7 @@ from memory.tree.check import Stored
 from memory.tree.planning import Insertion, Placement, Plan, leaf_id
 from memory.tree.routing import Decision
 from memory.tree.similarity import TIE, best, calibrate, decalibrate
-from memory.tree.view import Branch, View
+from memory.tree.view import AT, Branch, View
 
 LAYERS = ("domain", "category", "trace")
 """Of the summaries, from the root down; the fourth layer are the episodes. Also the names of an episode's labels."""
@@ -63,6 +63,7 @@ class HMem(Structure):
 
     name = "hmem"
     asks_labels = True
+    keeps_weights = True
     invariants: ClassVar[Mapping[str, str]] = {
         "four-layers": "From the root down come a domain, a category, a memory trace and episodes.",
         "one-label": "No two children of a node have the same label.",
@@ -76,7 +77,7 @@ class HMem(Structure):
         self._cuts = [decalibrate(each, self._zero) for each in (chosen.domain, chosen.category, chosen.trace)]
 
     def parameters(self) -> Mapping[str, float]:
-        """The thresholds."""
+        """The thresholds, and how weights change."""
         return self._parameters.as_mapping()
 
     def plan(self, view: View, insertions: Sequence[Insertion]) -> Plan:
@@ -104,7 +105,7 @@ class HMem(Structure):
                     vector=insertion.vector,
                     text=item.text,
                     item=item,
-                    attributes=labels,
+                    attributes=labels if item.at is None else {**labels, AT: item.at.timestamp()},
                 ),
                 Grow(leaf=leaf, nodes=tuple(reversed(above))),
             ]

@@ -74,9 +74,17 @@ class MemGasParameters(Parameters):
             raise ValueError(f"links_max must be between 1 and 1024, got {self.links_max}")
 
 
+STRENGTH_DAYS_MAX = 36_500
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HMemParameters(Parameters):
-    """What an H-MEM is made with: the calibrated similarity to a node of each layer from which on an item goes below it."""
+    """
+    What an H-MEM is made with.
+
+    The calibrated similarity to a node of each layer from which on an item goes below it, and what feedback and silence do to an
+    episode's weight (`memory.structures.weights`).
+    """
 
     domain: float = 0.35
     """Of domains, in [-1, 1]. Higher makes more of them. Measured in decision 0018, as those below."""
@@ -84,11 +92,23 @@ class HMemParameters(Parameters):
     """Of the categories of a domain, in [-1, 1]."""
     trace: float = 0.55
     """Of the memory traces of a category, in [-1, 1]."""
+    approval: float = 1.5
+    """What an approval multiplies a weight by, 1 to 10. The paper names a factor and no figure."""
+    rebuttal: float = 0.5
+    """What a rebuttal multiplies a weight by, 0.1 to 1."""
+    strength_days: float = 365.0
+    """Days of silence after which a weight is down to 1/e, above 0 and at most 36,500; each approval adds as many."""
 
     def __post_init__(self) -> None:
-        for name, value in self.as_mapping().items():
+        for name, value in (("domain", self.domain), ("category", self.category), ("trace", self.trace)):
             if not -1.0 <= value <= 1.0:
                 raise ValueError(f"{name} must be between -1 and 1, got {value}")
+        if not 1.0 <= self.approval <= 10.0:
+            raise ValueError(f"approval must be between 1 and 10, got {self.approval}")
+        if not 0.1 <= self.rebuttal <= 1.0:
+            raise ValueError(f"rebuttal must be between 0.1 and 1, got {self.rebuttal}")
+        if not 0.0 < self.strength_days <= STRENGTH_DAYS_MAX:
+            raise ValueError(f"strength_days must be above 0 and at most {STRENGTH_DAYS_MAX}, got {self.strength_days}")
 
     def of_layer(self, depth: int) -> float:
         """The threshold of the children of a node at depth 0, 1 or 2."""

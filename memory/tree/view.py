@@ -10,6 +10,7 @@ A leaf costs its vector, its id and one dictionary entry; a summary also costs a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -25,6 +26,11 @@ before each product took 1 to 3 ms of a batch of 64 items."""
 
 WIDE = 48
 """Children up to which a block keeps them in order."""
+
+AT = "at"
+"""Name of the attribute that says when a leaf was said, in seconds since 1970, where a structure keeps that."""
+RAISED_MAX = 4_096
+"""Leaves of a plan that can be undone and still have the latest time as it was before."""
 
 Cosines = NDArray[np.float32]
 
@@ -132,6 +138,10 @@ class View:
         """Of the nodes that have any."""
         self.links: dict[NodeId, dict[NodeId, float]] = {}
         """The association graph: of each node that has edges, its neighbours and the edges' weights."""
+        self.latest = -math.inf
+        """The latest `AT` of all leaves there have been: the events' own clock; minus infinity where none says its time."""
+        self._raised: dict[NodeId, float] = {}
+        """Of the last leaves that made `latest` later, what it was before."""
 
     @classmethod
     def load(cls, skeleton: Skeleton) -> View:
@@ -158,6 +168,7 @@ class View:
                 else:
                     inner.parent, inner.slot = branch, slot
         view.attributes = dict(skeleton.attributes)
+        view.latest = max((_time(each) for each in view.attributes.values()), default=-math.inf)
         for link in skeleton.links:
             view._link(link)
         return view
@@ -207,6 +218,7 @@ class View:
                 branch.routing += 1
                 if step.attributes:
                     self.attributes[step.id] = step.attributes
+                    self._tick(step.id, step.attributes)
             case Move():
                 self._move(step.node, step.parent, step.depth, bump=1)
             case Rewrite():
@@ -239,6 +251,7 @@ class View:
                     self.homes.pop(step.id, None)
                     self.branches.pop(step.id, None)
                     self.attributes.pop(step.id, None)
+                    self.latest = self._raised.pop(step.id, self.latest)
                     branch.routing -= 1
                 case Move():
                     self._move(step.node, step.old_parent, step.depth, bump=-1)
@@ -253,6 +266,14 @@ class View:
                     pass
                 case Rewrite() | Annotate():
                     raise ValueError("a rewrite is never part of a plan that is tried")
+
+    def _tick(self, leaf: NodeId, attributes: Attributes) -> None:
+        time = _time(attributes)
+        if time > self.latest:
+            if len(self._raised) >= RAISED_MAX:
+                del self._raised[next(iter(self._raised))]
+            self._raised[leaf] = self.latest
+            self.latest = time
 
     def _link(self, step: Link) -> None:
         for other, weight in zip(step.others, step.weights or (1.0,) * len(step.others), strict=True):
@@ -298,3 +319,8 @@ class View:
         blocks = sum(branch.bytes for branch in self.branches.values())
         sparse = 400 * (len(self.attributes) + len(self.links)) + 100 * sum(map(len, self.links.values()))
         return blocks + 180 * len(self.homes) + 530 * len(self.branches) + sparse
+
+
+def _time(attributes: Attributes) -> float:
+    time = attributes.get(AT)
+    return -math.inf if time is None or isinstance(time, str) else time

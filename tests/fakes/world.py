@@ -29,6 +29,7 @@ from memory.service.stream import stream
 from memory.service.summarize import Summarize
 from memory.service.transfer import Transfer
 from memory.service.views import Views
+from memory.service.weighing import Weighing
 from memory.settings import MemorySettings
 from tests.fakes.embedder import FakeEmbedder
 from tests.fakes.inline_store import InlineStore, Point, nothing
@@ -116,6 +117,7 @@ class World:
         )
         self.inspect = Inspect(store=self.store, embedder=self.embedder, views=self.views, claims=self.claims)
         self.transfer = Transfer(store=self.store)
+        self.weighing = Weighing(store=self.store, clock=self.clock)
 
     async def put(self, *records: Record, batch: int | None = None) -> list[EventResult]:
         """Put records in; results in the order of commits."""

@@ -94,3 +94,13 @@ async def test_bm25_is_as_the_settings_say(tmp_path: Path) -> None:
     assert repeats["short"] < repeats["repeated"]
     lengths = await scores(bm25_k1=2.0, bm25_b=1.0)
     assert lengths["repeated"] / lengths["short"] < repeats["repeated"] / repeats["short"]
+
+
+async def test_feedback_is_told_of_one_by_one(tmp_path: Path) -> None:
+    async with await open_local(tmp_path, embedder=HashingEmbedder(), summaries=False, structure="hmem") as memory:
+        await memory.ingest([{"tree": "me", "id": "t1", "text": "I moved to Porto.", "at": "2026-05-08"}])
+        about: dict[str, Any] = {"event": "t1", "verdict": "approval"}
+        given: list[Any] = [{**about, "id": "f1"}, {**about, "id": "f1"}, {**about, "id": "f2", "verdict": "maybe"}, "none"]
+        results = await memory.feedback(given, tree="me")
+        assert [each.status.value for each in results] == ["accepted", "duplicate", "rejected", "rejected"]
+        assert results[2].reason == "verdict: is 'maybe', there is approval and rebuttal"

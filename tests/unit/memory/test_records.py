@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.errors import RecordError
-from memory.records import Document, Turn, parse, parse_time, tree_id
+from memory.records import Document, Turn, Verdict, parse, parse_feedback, parse_time, tree_id
 from memory.settings import IngestSettings
 
 TURN: dict[str, Any] = {
@@ -173,3 +173,35 @@ def test_whatever_is_taken_can_be_written_as_utf8(value: dict[str, Any]) -> None
         return
     assert (record.id + record.text).encode()
     assert tree_id(record.tree) == record.tree
+
+
+FEEDBACK = {"tree": "t", "id": "f1", "event": "e1", "verdict": "rebuttal", "at": "2026-05-08T13:56:00+02:00"}
+
+
+def test_feedback_is_read() -> None:
+    found = parse_feedback({**FEEDBACK, "chunk": 2, "whatever": 1})
+    assert (found.event, found.verdict, found.chunk) == ("e1", Verdict.REBUTTAL, 2)
+    assert found.at.isoformat() == "2026-05-08T11:56:00+00:00"
+    assert found.digest != parse_feedback(FEEDBACK).digest == parse_feedback({**FEEDBACK, "at": "2027-01-01"}).digest
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"at": None}, "at: is missing"),
+        ({"at": "soon"}, "at: 'soon' is not an ISO 8601 time such as 2026-05-08T13:56:00Z"),
+        ({"event": 5}, "event: expected a string, got a number"),
+        ({"event": ""}, "event: is empty"),
+        ({"event": "a\x00"}, "event: contains the control character U+0000"),
+        ({"id": "x" * 257}, "id: has 257 characters, at most 256 are taken"),
+        ({"verdict": "fine"}, "verdict: is 'fine', there is approval and rebuttal"),
+        ({"chunk": -1}, "chunk: expected `int` >= 0"),
+        ({"chunk": "1"}, "chunk: expected `int | null`, got `str`"),
+        ({"tree": "a/b"}, "tree: 'a/b' is not 1 to 128 of the characters A-Z a-z 0-9 . _ : -"),
+        ({"type": "turn"}, "type: is 'turn', feedback was expected"),
+    ],
+)
+def test_what_is_no_feedback_is_refused_with_its_field(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecordError) as refused:
+        parse_feedback({**FEEDBACK, **change})
+    assert str(refused.value) == message

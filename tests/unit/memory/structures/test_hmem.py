@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from memory.structures.parameters import HMemParameters
 from memory.tree.check import Stored
 from memory.tree.planning import Insertion, leaf_id
 from memory.tree.similarity import quantize
+from memory.tree.view import AT as TIME
 from memory.tree.view import View
 from tests.fakes.change_sets import change_set
 from tests.fakes.plain_tree import PlainTree
@@ -255,3 +256,31 @@ def test_only_summaries_and_leaves_are_made() -> None:
     _, log = grown(mixed())
     kinds = {step.kind for entry in log for step in entry.steps if isinstance(step, Create)}
     assert kinds == {NodeKind.SUMMARY, NodeKind.LEAF}
+
+
+def timed(number: int, day: int | None) -> Insertion:
+    plain = insertion(number)
+    return replace(plain, item=replace(plain.item, at=None if day is None else AT + timedelta(days=day)))
+
+
+def test_an_episode_keeps_its_time_and_the_view_the_latest() -> None:
+    view, log = grown([timed(0, 5), timed(1, None), timed(2, 9), timed(3, 7)], batch=2)
+    assert [view.attributes.get(leaf(number)) for number in range(4)] == [
+        {TIME: (AT + timedelta(days=5)).timestamp()},
+        None,
+        {TIME: (AT + timedelta(days=9)).timestamp()},
+        {TIME: (AT + timedelta(days=7)).timestamp()},
+    ]
+    assert view.latest == (AT + timedelta(days=9)).timestamp()
+    again = View(DIMENSION)
+    again.catch_up(log)
+    assert again.latest == view.latest
+
+
+def test_a_plan_that_is_undone_leaves_the_latest_time_as_it_was() -> None:
+    view, _ = grown([timed(0, 5)])
+    before = view.latest
+    plan = HMEM.plan(view, [timed(1, 6), timed(2, 3), timed(3, 8)])
+    assert view.latest > before
+    view.undo(plan.steps)
+    assert view.latest == before
