@@ -19,9 +19,11 @@ from memory.adapters.embedded.store import SqliteTreeStore
 from memory.adapters.redis import Link, RedisCallBudget, RedisNodeClaims, RedisPathLeases, RedisSettings, RedisTreeStore
 from memory.ports.budget import CallBudget, Rate
 from memory.ports.claims import NodeClaims
+from memory.ports.index import NodeIndex
 from memory.ports.jobs import SummaryJobs
 from memory.ports.leases import PathLeases
 from memory.ports.store import TreeStore
+from tests.contract.node_indexes import OPENERS, SHARED, Opener
 from tests.fakes.clock import FakeClock
 from tests.fakes.scaled_claims import ScaledClaims
 from tests.fakes.scaled_leases import ScaledLeases
@@ -131,3 +133,24 @@ def jobs(family: Family) -> SummaryJobs:
 @pytest.fixture
 def elapse(family: Family) -> Elapse:
     return family.elapse
+
+
+@pytest.fixture(params=OPENERS)
+async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[NodeIndex]:
+    opened = await OPENERS[request.param](tmp_path)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture(params=SHARED)
+async def opener(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Opener]:
+    """Opens as many instances of one index as a test wants."""
+    opened: list[NodeIndex] = []
+
+    async def open_another() -> NodeIndex:
+        opened.append(await OPENERS[request.param](tmp_path))
+        return opened[-1]
+
+    yield open_another
+    for one in opened:
+        await one.close()
