@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from memory.ports.navigator import Navigator
     from memory.ports.store import TreeStore
     from memory.ports.summarizer import Summarizer
+    from streams.remote import RemoteMemory
 
 Maker = TypeVar("Maker")
 
@@ -65,6 +66,24 @@ async def open_memory(
         summaries=summaries,
         read_only=read_only,
     )
+
+
+def open_remote(settings: Settings, *, on_degraded: Callable[[str], None] | None = None) -> RemoteMemory:
+    """
+    The memory behind the service that `settings.url` names; nothing is asked of it yet.
+
+    Args:
+        settings: in force.
+        on_degraded: told what an answer is short of, when it is.
+
+    Raises:
+        SettingError: the address or the key cannot be used, or a package is not installed.
+    """
+    try:
+        from streams.remote import connect  # noqa: PLC0415  # an optional extra
+    except ModuleNotFoundError as error:
+        raise SettingError("url: asking a service needs the extra client: pip install 'banyan-memory[client]'") from error
+    return connect(settings, on_degraded=on_degraded)
 
 
 async def _embedder(settings: Settings, *, embeds: bool, around: Callable[[Embedder], Embedder] | None) -> Embedder:

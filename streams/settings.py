@@ -30,7 +30,7 @@ from streams.setting_tables import (
     TreeSettings,
     WorkerSettings,
 )
-from streams.setting_values import parse_value
+from streams.setting_values import Secret, parse_value
 
 CONFIG_FILE = "banyan.toml"
 CONFIG_VARIABLE = "BANYAN_CONFIG"
@@ -54,6 +54,12 @@ class Settings:
     """What writes summaries: `extractive` (offline) or `openai:MODEL`."""
     navigator: str = "similarity"
     """What chooses the moves of the `agent` strategy: `similarity` (offline) or `openai:MODEL`; `random` to compare with."""
+    url: str | None = None
+    """Address of a running `banyan serve` that commands ask instead of a store of their own, e.g. https://memory.example.org."""
+    key: Secret | None = None
+    """Key for that service, as `banyan keys create` has shown it."""
+    key_file: Path | None = None
+    """File with that key, where it is not in a variable."""
     broker: str = "localhost:9092"
     """Kafka brokers to ask first, `host:port`, several with commas."""
     model_dir: Path | None = None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streams.cli.app import Exit
-from streams.cli.common import Session, run_async, shared_options
+from streams.cli.common import Session, asking_options, run_async
 from streams.cli.console import Progress, counted, duration
 from streams.cli.interrupts import Interrupts
 from streams.cli.reading import Input, open_inputs
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from memory.local import LocalMemory
     from memory.results import EventResult
     from streams.cli.feed import Feed, Place
+    from streams.remote import RemoteMemory
 
 _STOPPING = "stopping after the batch in hand; Ctrl-C again ends at once"
 _NOT_WAITING = "not waiting for the summaries any longer; Ctrl-C again ends at once"
@@ -44,7 +45,7 @@ A line of a file, a turn or a document:
 @click.option("--tree", metavar="T", help="Tree for records that name none; without it each must name its own.")
 @click.option("--structure", metavar="S", help="How trees that do not exist yet grow (BANYAN_STRUCTURE).")
 @click.option("--no-wait", is_flag=True, help="Do not make the summaries now; the next ingest makes them.")
-@shared_options
+@asking_options
 @run_async
 async def ingest(files: Sequence[str], tree: str | None, structure: str | None, no_wait: bool, session: Session) -> int:
     """
@@ -53,18 +54,21 @@ async def ingest(files: Sequence[str], tree: str | None, structure: str | None, 
     FILE is JSON lines, plain or gzip; - is standard input. Lines that are no record are reported as `file:line: field: reason`,
     and so is an id that is there already with another content (the first stands); the rest goes in, and the exit code is 3.
     Records that are there already change nothing, so the same command can be run again at any time, also after Ctrl-C.
+    With --url a service takes them, and makes the summaries behind them: they are not waited for.
     """
     inputs = open_inputs(files)
     if tree is not None:
         from memory.records import tree_id  # noqa: PLC0415  # brings numpy
 
         tree_id(tree)
+    from memory.local import LocalMemory  # noqa: PLC0415  # brings numpy
+
     with Interrupts(session.output, _STOPPING) as interrupts:
-        async with session.memory(mode="write", summaries=not no_wait, structure=structure) as memory:
+        async with session.asked(mode="write", summaries=not no_wait, structure=structure) as memory:
             tally = await feed_files(session, memory, inputs, tree=tree, stop=interrupts.stop)
             if interrupts.stop.is_set():
                 return Exit.INTERRUPTED
-            if no_wait:
+            if no_wait or not isinstance(memory, LocalMemory):
                 return tally.exit
             interrupts.message = _NOT_WAITING
             fresh = await wait_for_summaries(session, memory, interrupts.stop)
@@ -74,14 +78,14 @@ async def ingest(files: Sequence[str], tree: str | None, structure: str | None, 
 
 
 async def feed_files(
-    session: Session, memory: LocalMemory, inputs: Sequence[Input], *, tree: str | None, stop: asyncio.Event
+    session: Session, memory: LocalMemory | RemoteMemory, inputs: Sequence[Input], *, tree: str | None, stop: asyncio.Event
 ) -> Tally:
     """
     Put the inputs' records in, with progress, and say what became of them, also when an error ends it.
 
     Args:
         session: whose output and limits.
-        memory: to put them into.
+        memory: to put them into, in this process or behind a service.
         inputs: as `open_inputs` gives them.
         tree: for records that name none.
         stop: when set, the batch in hand is finished and the rest is left.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streams.cli.app import Exit
-from streams.cli.common import Session, run_async, shared_options
+from streams.cli.common import Session, asking_options, run_async, shared_options
 from streams.cli.console import counted, date, duration, one_line
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ Examples:
     "--children", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="Most children of a node to draw."
 )
 @click.option("--node", metavar="ID", help="Start at this node instead of the root.")
-@shared_options
+@asking_options
 @run_async
 async def tree(tree_name: str | None, depth: int, children: int, node: str | None, session: Session) -> None:
     """
@@ -52,7 +52,7 @@ async def tree(tree_name: str | None, depth: int, children: int, node: str | Non
     Without TREE: the trees there are. With --json: the node as {"id", "kind", "text", "descendants", "pending", "hidden",
     "children": [...]}.
     """
-    async with session.memory(mode="look") as memory:
+    async with session.asked(mode="look") as memory:
         if tree_name is None:
             _show_trees(session, await memory.trees())
             return
@@ -74,7 +74,7 @@ Examples:
 """
 )
 @click.argument("tree_name", metavar="TREE")
-@shared_options
+@asking_options
 @run_async
 async def stats(tree_name: str, session: Session) -> None:
     """
@@ -82,7 +82,7 @@ async def stats(tree_name: str, session: Session) -> None:
 
     The cost is shown where BANYAN_OPENAI_PRICE_IN or BANYAN_OPENAI_PRICE_OUT says what a million tokens cost.
     """
-    async with session.memory(mode="look") as memory:
+    async with session.asked(mode="look") as memory:
         report = await memory.stats(tree_name)
     if session.output.as_json:
         from streams.answers import stats_json  # noqa: PLC0415

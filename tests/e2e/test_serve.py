@@ -5,30 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 
-import httpx
 import pytest
 
 from tests.e2e.commands import Banyan
+from tests.e2e.service import serving
 
 pytestmark = pytest.mark.slow
-
-
-@contextmanager
-def serving(banyan: Banyan, *arguments: str, **variables: str) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
-    process = banyan.start("serve", "--port", "0", "--json", *arguments, **variables)
-    assert process.stdout is not None
-    try:
-        line = process.stdout.readline()
-        assert line, process.communicate()[1].decode()
-        with httpx.Client(base_url=json.loads(line)["url"], timeout=30) as client:
-            yield client, process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def test_records_go_in_are_found_and_are_there_for_every_command(banyan: Banyan) -> None:

@@ -19,7 +19,7 @@ LINK = re.compile(
     r"""\]\(\s*<?(?P<inline>[^)>\s]+)|^\[[^\]]+\]:\s*(?P<defined>\S+)|(?:src|href)="(?P<html>[^"]+)\"""", re.MULTILINE
 )
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
-SHARED = {"--json", "--store", "--config", "--help"}
+SHARED = {"--json", "--store", "--config", "--help", "--url"}
 
 
 @pytest.mark.parametrize("setting", known().values(), ids=list(known()))
