@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
@@ -18,7 +15,6 @@ import uvicorn
 from fastapi import FastAPI
 
 from memory.adapters.embedded.clock import SystemClock
-from memory.errors import SettingError
 from memory.ports.embedder import Embedder
 from streams.bootstrap import open_memory
 from streams.broker import Broker
@@ -28,6 +24,7 @@ from streams.query.app import create_app
 from streams.query.embedding import QueryEmbedder
 from streams.query.guard import Guard
 from streams.query.health import NEEDED
+from streams.query.listening import DrainingServer, Ending, address_of, listen
 from streams.query.protocol import bounded_protocol
 from streams.query.service import Service
 from streams.query.writing import DirectWriter, KafkaWriter, Writer, ended
@@ -42,7 +39,6 @@ if TYPE_CHECKING:
 KEEP_ALIVE = 75
 """Seconds that a connection may be idle between two requests."""
 LOOK_EVERY = 5.0  # seconds
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _log = structlog.stdlib.get_logger("streams.query")
 
 
@@ -68,41 +64,15 @@ async def open_service(settings: Settings) -> AsyncIterator[Service]:
     patience = min(ingest.embedder_patience, serve.timeout / 3, timedelta(seconds=10))
     bounded = replace(settings, memory=replace(settings.memory, ingest=replace(ingest, embedder_patience=patience)))
     async with AsyncExitStack() as stack:
-        memory: LocalMemory = await stack.enter_async_context(await open_memory(bounded, summaries=not kafka, around=around))
+        memory: LocalMemory = await stack.enter_async_context(
+            await open_memory(bounded, summaries=not kafka, around=around, apart=True)
+        )
         writer: Writer = DirectWriter(memory)
         if kafka:
             writer = KafkaWriter(Broker.of(settings), topics(settings.kafka), limit=min(10.0, serve.timeout.total_seconds()))
             await writer.start()
         stack.push_async_callback(ended, writer)
         yield Service(memory, writer, kept[0])
-
-
-class _Server(uvicorn.Server):
-    """Tells the application at once when a signal comes: streams end, and readiness says so."""
-
-    def __init__(self, config: uvicorn.Config, draining: asyncio.Event) -> None:
-        super().__init__(config)
-        self._draining = draining
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """See `uvicorn.Server`, whose own raises the signal again at the end, before anything else could be closed."""
-        loop = asyncio.get_running_loop()
-        for each in _SIGNALS:
-            loop.add_signal_handler(each, self._on_signal, each)
-        try:
-            yield
-        finally:
-            for each in _SIGNALS:
-                loop.remove_signal_handler(each)
-
-    def _on_signal(self, number: signal.Signals) -> None:
-        if self.should_exit:
-            _log.warning("ended at once", signal=number.name)
-            os._exit(128 + number)
-        _log.info("draining", signal=number.name)
-        self._draining.set()
-        self.should_exit = True
 
 
 async def run_server(settings: Settings, *, told: Callable[[str], None]) -> None:
@@ -116,16 +86,25 @@ async def run_server(settings: Settings, *, told: Callable[[str], None]) -> None
     Raises:
         BanyanError: it cannot start.
     """
+    ending = Ending()
+    with ending.signals():
+        await _run(settings, ending, told)
+
+
+async def _run(settings: Settings, ending: Ending, told: Callable[[str], None]) -> None:
     guard = Guard.of(settings, SystemClock())
-    listening = _listen(settings.serve.host, settings.serve.port)
+    listening = listen(settings.serve.host, settings.serve.port)
     try:
         async with open_service(settings) as service:
             app = create_app(service, guard, limits=settings.memory.ingest, version=_version())
             # Made once, here: half a second in which nobody else would be answered.
             app.openapi()
             async with _metrics_port(settings, app):
-                server = _Server(_config(settings, app), app.state.draining)
-                told(_address(listening))
+                server = DrainingServer(_config(settings, app))
+                # Streams end at once, and readiness says so.
+                ending.call(app.state.draining.set)
+                ending.call(server.end)
+                told(address_of(listening))
                 await server.serve(sockets=[listening])
             _log.info("stopped", requests=sum(app.state.meter.answers.values()))
     finally:
@@ -174,33 +153,6 @@ async def _look(service: Service, health: Health) -> None:
         found = await service.missing()
         health.missing = {name: kind for name, kind in found.items() if name in NEEDED}
         await asyncio.sleep(LOOK_EVERY)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """The socket, so that an address that cannot be had is said before a model is loaded."""
-    try:
-        [(family, kind, protocol, _, address), *_] = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        listening = socket.socket(family, kind, protocol)
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(address)
-            listening.listen(1_024)
-        except OSError:
-            listening.close()
-            raise
-    except OSError as error:
-        raise SettingError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}; --host and --port, or BANYAN_SERVE_HOST and "
-            "BANYAN_SERVE_PORT, name another address"
-        ) from error
-    return listening
-
-
-def _address(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _version() -> str:

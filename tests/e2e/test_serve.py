@@ -48,6 +48,18 @@ def test_what_is_in_hand_when_it_is_ended_is_answered(banyan: Banyan) -> None:
         assert process.wait(60) == 0
 
 
+def test_it_ends_in_order_however_early_the_signal_comes(banyan: Banyan) -> None:
+    process = banyan.start("serve", "--port", "0", "--json", BANYAN_AUTH="off")
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        assert (bool(line), process.wait(60)) == (True, 0)
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_a_stream_of_commits_does_not_keep_it_from_ending(banyan: Banyan) -> None:
     with serving(banyan, BANYAN_AUTH="off") as (client, process):
         client.post("/v1/trees/me/turns", json={"id": "t", "text": "hello"})
