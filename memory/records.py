@@ -11,8 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta
@@ -82,11 +81,9 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 Record = Turn | Document
 
 
-class Verdict(StrEnum):
-    """What a user says of something that was remembered."""
-
-    APPROVAL = "approval"
-    REBUTTAL = "rebuttal"
+Verdict = Literal["approval", "rebuttal"]
+"""What a user says of something that was remembered."""
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 class Feedback(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,8 +180,8 @@ def parse_feedback(value: object, *, tree: str | None = None) -> Feedback:
             raise RecordError(name, f"expected a string, got {_kind(given[name])}")
         _check_characters(name, given[name])
     _check_tree(given["tree"])
-    if given["verdict"] not in tuple(Verdict):
-        raise RecordError("verdict", f"is {_excerpt(given['verdict'])}, there is {' and '.join(Verdict)}")
+    if given["verdict"] not in VERDICTS:
+        raise RecordError("verdict", f"is {_excerpt(given['verdict'])}, there is {' and '.join(VERDICTS)}")
     given["at"] = parse_time("at", given["at"])
     return _convert(given, Feedback)
 

@@ -7,7 +7,7 @@ import json
 import msgspec
 
 from memory.errors import RecordError
-from memory.records import Record, parse
+from memory.records import Feedback, Record, parse, parse_feedback
 from memory.settings import IngestSettings
 
 RECORD_BYTES_MAX = 8 * 1024 * 1024
@@ -29,12 +29,24 @@ def decode(line: bytes, *, tree: str | None = None, limits: IngestSettings = _LI
     Raises:
         RecordError: with the field that is wrong ("record" when it is the whole), and why.
     """
-    if len(line) > RECORD_BYTES_MAX:
-        raise RecordError("record", too_long(len(line)))
-    return parse(_json(line.removeprefix(_BOM)), tree=tree, limits=limits)
+    return parse(_read(line), tree=tree, limits=limits)
 
 
-def encode(record: Record) -> bytes:
+def decode_feedback(line: bytes, *, tree: str | None = None) -> Feedback:
+    """
+    Feedback from one JSON object in UTF-8.
+
+    Args:
+        line: the object, as for `decode`.
+        tree: the tree to take when the object names none; an object that names another one is refused.
+
+    Raises:
+        RecordError: with the field that is wrong, and why.
+    """
+    return parse_feedback(_read(line), tree=tree)
+
+
+def encode(record: Record | Feedback) -> bytes:
     """One JSON object that `decode` makes the same record of; it says its type, whatever fields it has."""
     fields = {name: value for name, value in msgspec.structs.asdict(record).items() if value is not None and value != {}}
     return msgspec.json.encode({"type": record.KIND, **fields})
@@ -43,6 +55,12 @@ def encode(record: Record) -> bytes:
 def too_long(size: int) -> str:
     """Why a record of that many bytes is refused."""
     return f"has {size:,} bytes, at most {RECORD_BYTES_MAX:,} are taken"
+
+
+def _read(line: bytes) -> object:
+    if len(line) > RECORD_BYTES_MAX:
+        raise RecordError("record", too_long(len(line)))
+    return _json(line.removeprefix(_BOM))
 
 
 def _json(data: bytes) -> object:

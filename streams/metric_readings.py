@@ -52,7 +52,7 @@ def _of_ingesting(pipeline: Ingesting) -> Iterator[Reading]:
     batches = pipeline.batches
     yield from _of_shared(batches.retry, batches.dead)
     for outcome in ("accepted", "duplicate", "conflict"):
-        yield Reading("banyan_events_total", batches.counters.events[outcome], (outcome,))
+        yield Reading("banyan_events_total", batches.counters.events[outcome] + pipeline.opinions.events[outcome], (outcome,))
     done = batches.ingest.counters
     yield Reading("banyan_items_committed_total", done.items)
     yield Reading("banyan_commits_total", done.commits)

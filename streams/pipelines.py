@@ -25,7 +25,9 @@ from memory.service.pool import SummaryPool
 from memory.service.stages import Stages
 from memory.service.summarize import Summarize
 from memory.service.views import Views
+from memory.service.weighing import Weighing
 from streams.agents.batches import Batches
+from streams.agents.opinions import Opinions
 from streams.bootstrap import open_backend, open_embedder, open_summarizer
 from streams.broker import Broker
 from streams.dead_letters import DeadLetters, DeadLetterShare, TooManyDeadLettersError
@@ -47,6 +49,7 @@ class Ingesting:
     """An ingest worker's parts."""
 
     batches: Batches
+    opinions: Opinions
     views: Views
     parts: AsyncExitStack
 
@@ -164,7 +167,9 @@ async def open_ingesting(
             limits=limits,
             log=_log,
         )
-        return Ingesting(batches, views, parts.pop_all())
+        weighing = Weighing(store=backend.store, clock=clock)
+        opinions = Opinions(weighing=weighing, dead=batches.dead, retry=batches.retry, log=_log)
+        return Ingesting(batches, opinions, views, parts.pop_all())
 
 
 def dead_letter_share(settings: Settings) -> DeadLetterShare:

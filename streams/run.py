@@ -69,7 +69,8 @@ async def _start(role: Role, runtime: Runtime[Any], observer: Observer) -> None:
     """Everything that can be refused, before the group is joined."""
     settings = runtime.settings
     topics = runtime.topics
-    own = [topics.turns, topics.documents, topics.summaries] if role is Role.INGEST else [topics.summaries]
+    records = [topics.turns, topics.documents, topics.feedback]
+    own = [*records, topics.summaries] if role is Role.INGEST else [topics.summaries]
     names = [topic.name for topic in [*own, topics.dead_letters]]
     end = time.monotonic() + settings.worker.patience.total_seconds()
     said = False

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from memory.records import Document, Turn
+from memory.records import Document, Feedback, Turn
 from memory.settings import IngestSettings
 from streams.dead_letter_topic import Replayed
 from streams.dead_letters import REPLAYED_HEADER, Envelope
@@ -89,6 +89,13 @@ FORMS = (
             "published_at": _TIME,
         },
     ),
+    Form(
+        "feedback",
+        Feedback,
+        "What a user says of a turn or a document that was remembered",
+        {"tree": "user-42", "id": "f-7", "event": "t-981", "verdict": "approval", "at": "2026-05-08T14:02:00Z"},
+        {"type": {"const": "feedback", "description": "May be left out."}, "at": _TIME},
+    ),
     Form("summary-job", JobMessage, "A node whose summary is to be brought up to date", {"tree": "user-42", "node": "n1"}, {}),
     Form(
         "dead-letter",
@@ -118,7 +125,7 @@ FORMS = (
         {},
     ),
 )
-UNUSED = ("forgets", "feedback", "commits")
+UNUSED = ("forgets", "commits")
 """Topics that are made and that nothing reads or writes yet."""
 
 
@@ -202,6 +209,7 @@ def _channels(names: Topics) -> dict[str, tuple[Topic, Sequence[str]]]:
     return {
         "turns": (names.turns, ["turn", "document"]),
         "documents": (names.documents, ["document", "turn"]),
+        "feedback": (names.feedback, ["feedback"]),
         "summaries": (names.summaries, ["summary-job"]),
         "deadLetters": (names.dead_letters, ["dead-letter", "dead-letter-replayed"]),
     }
@@ -216,6 +224,7 @@ def _operations(channels: Mapping[str, tuple[Topic, Sequence[str]]]) -> dict[str
             "documents",
             "Worker ingest cuts each into chunks and puts them into its tree, once by its id.",
         ),
+        "takeFeedback": ("receive", "feedback", "Worker ingest weighs the turn or document that it is about, once by its id."),
         "sendSummaryJobs": ("send", "summaries", "Worker ingest names the nodes that a commit made dirty."),
         "takeSummaryJobs": ("receive", "summaries", "Worker summaries brings each node up to date."),
         "sendDeadLetters": ("send", "deadLetters", "Any worker, for a message that no repetition helps with."),
@@ -233,7 +242,7 @@ def _operations(channels: Mapping[str, tuple[Topic, Sequence[str]]]) -> dict[str
 
 def _message(form: Form) -> dict[str, Any]:
     headers: dict[str, Any] = {SCHEMA_HEADER: {"type": "string", "const": schema_of(form.name).decode()}}
-    if form.name in ("turn", "document", "summary-job"):
+    if form.name in ("turn", "document", "feedback", "summary-job"):
         headers[REPLAYED_HEADER] = {
             "type": "string",
             "pattern": r"^[0-9]+:[0-9]+$",

@@ -49,7 +49,7 @@ def heard(attributes: Attributes, opinions: Sequence[Opinion]) -> dict[str, str 
         attributes: of the leaf, before.
         opinions: one at least.
     """
-    approved = [each.at.timestamp() for each in opinions if each.verdict is Verdict.APPROVAL]
+    approved = [each.at.timestamp() for each in opinions if each.verdict == "approval"]
     rebutted = len(opinions) - len(approved)
     changed: dict[str, str | float] = {}
     if approved:

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from streams.acknowledging import Message
 from streams.agents.lanes import Lanes
-from streams.deliveries import delivery
+from streams.deliveries import Delivery, delivery
 
 if TYPE_CHECKING:
     from streams.pipelines import Ingesting
     from streams.runtime import Runtime
 
 
-async def consume(stream: Any, runtime: Runtime[Ingesting]) -> None:
+class Takes(Protocol):
+    """What batches of one topic are given to."""
+
+    async def take(self, deliveries: Sequence[Delivery]) -> None:
+        """See `streams.agents.batches.Batches.take`."""
+
+
+Chosen = Callable[["Ingesting"], Takes]
+"""Which part of the pipeline that is."""
+
+
+async def consume(stream: Any, runtime: Runtime[Ingesting], chosen: Chosen = lambda pipeline: pipeline.batches) -> None:
     """
     Read a Faust stream to its end.
 
@@ -27,7 +39,7 @@ async def consume(stream: Any, runtime: Runtime[Ingesting]) -> None:
     lanes = Lanes(window=settings.worker.read_ahead, share=settings.memory.ingest.batch_items, now=now)
     reading = asyncio.current_task()
     assert reading is not None
-    working = asyncio.ensure_future(_work(lanes, runtime))
+    working = asyncio.ensure_future(_work(lanes, runtime, chosen))
     # One that ends by itself has failed; then nothing is to be read either.
     working.add_done_callback(lambda done: None if done.cancelled() else reading.cancel())
     try:
@@ -47,7 +59,7 @@ async def consume(stream: Any, runtime: Runtime[Ingesting]) -> None:
         await asyncio.gather(working, return_exceptions=True)
 
 
-async def _work(lanes: Lanes, runtime: Runtime[Ingesting]) -> None:
+async def _work(lanes: Lanes, runtime: Runtime[Ingesting], chosen: Chosen) -> None:
     """One batch after the other, each from all trees in turn."""
     settings = runtime.settings.worker
     while True:
@@ -56,6 +68,6 @@ async def _work(lanes: Lanes, runtime: Runtime[Ingesting]) -> None:
         deliveries = [message.delivery for message in messages]
         with runtime.batch(deliveries):
             pipeline = await runtime.pipeline()
-            await pipeline.batches.take(deliveries)
+            await chosen(pipeline).take(deliveries)
             acknowledged = lanes.settle(messages)
         runtime.acknowledged(acknowledged)

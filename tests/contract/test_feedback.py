@@ -36,9 +36,9 @@ def _world(store: TreeStore, folder: Path, structure: str = "hmem") -> World:
     return World(folder / "unused.db", store=store, structure=structure, settings=settings)
 
 
-def said(number: int, about: int | str, verdict: str = "approval", *, days: float = 1.0, chunk: int | None = None) -> Feedback:
+def said(number: int, about: int | str, verdict: Verdict = "approval", *, days: float = 1.0, chunk: int | None = None) -> Feedback:
     event = f"e{about}" if isinstance(about, int) else about
-    return Feedback(tree=TREE, id=f"f{number}", event=event, verdict=Verdict(verdict), at=START + timedelta(days=days), chunk=chunk)
+    return Feedback(tree=TREE, id=f"f{number}", event=event, verdict=verdict, at=START + timedelta(days=days), chunk=chunk)
 
 
 async def attributes(world: World, event: str) -> list[Attributes]:
@@ -71,7 +71,7 @@ async def test_the_same_id_twice_in_one_call(world: World) -> None:
 
 async def test_an_id_that_a_turn_has_is_a_conflict(world: World) -> None:
     await world.put(turn(0), turn(1))
-    taken = Feedback(tree=TREE, id="e1", event="e0", verdict=Verdict.APPROVAL, at=START)
+    taken = Feedback(tree=TREE, id="e1", event="e0", verdict="approval", at=START)
     assert [each.status for each in await world.weighing.take(TREE, [taken])] == [EventStatus.CONFLICT]
 
 
@@ -111,9 +111,9 @@ async def test_several_who_weigh_the_same_lose_nothing(world: World, tmp_path: P
     for event in (0, 1):
         [found] = await attributes(world, f"e{event}")
         mine = [each for each in given if each.event == f"e{event}"]
-        assert found[APPROVALS] == sum(each.verdict is Verdict.APPROVAL for each in mine)
-        assert found[REBUTTALS] == sum(each.verdict is Verdict.REBUTTAL for each in mine)
-        assert found[APPROVED_AT] == max(each.at for each in mine if each.verdict is Verdict.APPROVAL).timestamp()
+        assert found[APPROVALS] == sum(each.verdict == "approval" for each in mine)
+        assert found[REBUTTALS] == sum(each.verdict == "rebuttal" for each in mine)
+        assert found[APPROVED_AT] == max(each.at for each in mine if each.verdict == "approval").timestamp()
     assert (await world.inspect.check(TREE)).violations == ()
 
 

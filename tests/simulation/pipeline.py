@@ -32,8 +32,10 @@ from memory.errors import RecordError
 from memory.model import EventId, NodeKind
 from memory.service.ingest import Ingest
 from memory.service.pool import SummaryPool
+from memory.service.weighing import Weighing
 from streams.agents.batches import Batches
 from streams.agents.consuming import consume
+from streams.agents.opinions import Opinions
 from streams.dead_letters import DeadLetters, DeadLetterShare, decode_envelope
 from streams.events import decode, encode
 from streams.job_topic import JobTopic
@@ -299,7 +301,9 @@ class WorkerLife(Life):
             limits=simulation.settings.memory.ingest,
             log=simulation.log,
         )
-        return Ingesting(batches, world.views, AsyncExitStack())
+        weighing = Weighing(store=world.store, clock=world.clock)
+        opinions = Opinions(weighing=weighing, dead=dead, retry=batches.retry, log=simulation.log)
+        return Ingesting(batches, opinions, world.views, AsyncExitStack())
 
     async def _summarizing(self, settings: Settings) -> Summarizing:
         simulation, world = self.simulation, self.world

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.errors import RecordError
-from memory.records import Document, Turn, Verdict, parse, parse_feedback, parse_time, tree_id
+from memory.records import Document, Turn, parse, parse_feedback, parse_time, tree_id
 from memory.settings import IngestSettings
 
 TURN: dict[str, Any] = {
@@ -180,7 +180,7 @@ FEEDBACK = {"tree": "t", "id": "f1", "event": "e1", "verdict": "rebuttal", "at":
 
 def test_feedback_is_read() -> None:
     found = parse_feedback({**FEEDBACK, "chunk": 2, "whatever": 1})
-    assert (found.event, found.verdict, found.chunk) == ("e1", Verdict.REBUTTAL, 2)
+    assert (found.event, found.verdict, found.chunk) == ("e1", "rebuttal", 2)
     assert found.at.isoformat() == "2026-05-08T11:56:00+00:00"
     assert found.digest != parse_feedback(FEEDBACK).digest == parse_feedback({**FEEDBACK, "at": "2027-01-01"}).digest
 

@@ -19,6 +19,7 @@ from memory.model import TreeId
 from memory.service.ingest import Ingest
 from memory.settings import IngestSettings
 from streams.agents.batches import Batches
+from streams.agents.opinions import Opinions
 from streams.dead_letters import DeadLetters
 from streams.deliveries import Delivery
 from streams.health import Health
@@ -59,7 +60,8 @@ async def pipeline(tmp_path: Path) -> AsyncIterator[Ingesting]:
     )
     dead = DeadLetters(producer, "dead", world.clock)
     batches = Batches(ingest=ingest, store=world.store, jobs=jobs, dead=dead, clock=world.clock, limits=LIMITS, log=LOG)
-    yield Ingesting(batches, world.views, AsyncExitStack())
+    opinions = Opinions(weighing=world.weighing, dead=dead, retry=batches.retry, log=LOG)
+    yield Ingesting(batches, opinions, world.views, AsyncExitStack())
     await world.close()
 
 

@@ -9,19 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.records import Verdict
+from memory.records import VERDICTS, Verdict
 from memory.structures.parameters import HMemParameters
 from memory.structures.weights import APPROVALS, APPROVED_AT, REBUTTALS, WEIGHT_MAX, WEIGHT_MIN, Opinion, heard, weight
 from memory.tree.view import AT
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PARAMETERS = HMemParameters(approval=1.5, rebuttal=0.5, strength_days=10.0)
-APPROVAL, REBUTTAL = Verdict.APPROVAL, Verdict.REBUTTAL
+APPROVAL: Verdict = "approval"
+REBUTTAL: Verdict = "rebuttal"
 
 opinions = st.lists(
     st.builds(
         Opinion,
-        st.sampled_from(Verdict),
+        st.sampled_from(VERDICTS),
         st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001  # hypothesis asks for naive ones
     ),
     min_size=1,

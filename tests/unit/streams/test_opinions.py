@@ -1,0 +1,110 @@
+"""Batches of feedback from Kafka: weighed once, what cannot be weighed becomes a dead letter with its reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from memory.errors import StoreUnavailableError
+from memory.model import EventId
+from memory.service.weighing import Weighing
+from memory.structures.weights import APPROVALS
+from streams.agents.opinions import Opinions
+from streams.dead_letters import DeadLetters, decode_envelope
+from streams.deliveries import Delivery
+from streams.retrying import Retry
+from tests.fakes.producer import FakeProducer
+from tests.fakes.world import TREE, World, turn
+
+LOG = structlog.stdlib.get_logger("test")
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    made = World(tmp_path / "store.db", structure="hmem")
+    await made.put(turn(0), turn(1))
+    yield made
+    await made.close()
+
+
+class Parts:
+    """The handler over a real store."""
+
+    def __init__(self, world: World, weighing: Weighing | None = None) -> None:
+        self.producer = FakeProducer()
+        dead = DeadLetters(self.producer, "dead", world.clock)
+        self.opinions = Opinions(weighing=weighing or world.weighing, dead=dead, retry=Retry(world.clock, LOG), log=LOG)
+
+    def letters(self) -> list[tuple[int, str, str]]:
+        read = [decode_envelope(message.value or b"") for message in self.producer.of("dead")]
+        return [(each.offset, each.error, each.reason) for each in read]
+
+
+def message(number: int, **change: object) -> Delivery:
+    said = {"tree": TREE, "id": f"f{number}", "event": "e0", "verdict": "approval", "at": "2026-05-08T13:56:00Z", **change}
+    return Delivery(topic="feedback", partition=0, offset=number, key=b"k", value=json.dumps(said).encode())
+
+
+async def approvals(world: World, event: str = "e0") -> object:
+    receipt = (await world.store.receipts(TREE, [EventId(event)]))[EventId(event)]
+    return (await world.store.nodes(TREE, receipt.leaves))[receipt.leaves[0]].attributes.get(APPROVALS)
+
+
+async def test_what_comes_again_is_weighed_once(world: World) -> None:
+    parts = Parts(world)
+    batch = [message(0), message(1), message(2, event="e1"), message(1)]
+    for _ in range(2):
+        await parts.opinions.take(batch)
+    assert await approvals(world) == 2.0
+    assert await approvals(world, "e1") == 1.0
+    assert parts.opinions.events == {"accepted": 3, "duplicate": 5}
+    assert parts.letters() == []
+
+
+async def test_what_cannot_be_weighed_is_a_dead_letter_and_the_rest_goes_in(world: World) -> None:
+    parts = Parts(world)
+    await parts.opinions.take(
+        [
+            message(0),
+            message(1, event="gone"),
+            message(2, tree="nowhere"),
+            message(3, verdict="well"),
+            message(4, at=None),
+            Delivery(topic="feedback", partition=0, offset=5, key=b"k", value=b"{", headers=()),
+            Delivery(
+                topic="feedback", partition=0, offset=6, key=b"k", value=message(6).value, headers=(("banyan-schema", b"turn/1"),)
+            ),
+            message(7, event="e1"),
+        ]
+    )
+    assert await approvals(world) == await approvals(world, "e1") == 1.0
+    assert sorted((offset, error) for offset, error, _ in parts.letters()) == [
+        (1, "event"),
+        (2, "TreeNotFoundError"),
+        (3, "verdict"),
+        (4, "at"),
+        (5, "record"),
+        (6, "banyan-schema"),
+    ]
+    assert "'gone' is not in the tree" in {offset: reason for offset, _, reason in parts.letters()}[1]
+
+
+class _Away(Weighing):
+    failures = 2
+
+    async def take(self, *args: object, **options: object) -> object:  # type: ignore[override]
+        if self.failures:
+            self.failures -= 1
+            raise StoreUnavailableError("away")
+        return await super().take(*args, **options)  # type: ignore[arg-type]
+
+
+async def test_a_store_that_is_away_is_waited_for(world: World) -> None:
+    parts = Parts(world, _Away(store=world.store, clock=world.clock))
+    await parts.opinions.take([message(0)])
+    assert await approvals(world) == 1.0
+    assert parts.letters() == []
