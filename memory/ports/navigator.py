@@ -79,6 +79,8 @@ class Situation:
     """This one included, at least 1."""
     ways: Mapping[Action, Way] = field(default_factory=dict)
     """Moves that are allowed here."""
+    read: bool = False
+    """Whether all leaves below this node are in sight already, so that nothing is gained by going down."""
 
     @property
     def error(self) -> str:

@@ -11,17 +11,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from memory.errors import NavigatorError, QueryError
 from memory.model import Node, NodeId, NodeKind, TreeId, Vector
+from memory.ports.index import Candidate, Candidates, IndexQuery
 from memory.ports.navigator import Action, Choice, Navigator, Situation, WalkStep, Way
 from memory.retrieval.agent_map import Layers, Place
 from memory.retrieval.agent_policy import BestFirst
+from memory.retrieval.fusion import scaled_dense, scaled_lexical, weighted
+from memory.retrieval.ranking import Recipe
 from memory.retrieval.strategy import Question, Ranked, Ranking, Strategy
-from memory.retrieval.text import attributed_text
+from memory.retrieval.text import attributed_text, plain
 from memory.retrieval.traversal import ViewReader
 
 MOVES_MAX = 8
 """Actions of one walk, those that were refused included ("7-8 traversals" in the paper's prompt)."""
+LEAVES_MAX = 64
+"""Leaves that a summary is taken to stand for: with so many below a node, or fewer, all are in sight from it."""
 REASON_CHARACTERS_MAX = 300
 
 
@@ -30,6 +38,13 @@ class NodeReader(Protocol):
 
     async def nodes(self, tree: TreeId, ids: Sequence[NodeId], *, vectors: bool = False) -> Mapping[NodeId, Node]:
         """Those of the nodes that exist."""
+
+
+class Scorer(Protocol):
+    """Gives both scores of nodes by id; the index does."""
+
+    async def score(self, tree: TreeId, query: IndexQuery, nodes: Sequence[NodeId]) -> Sequence[Candidate]:
+        """Those of the nodes that are indexed."""
 
 
 @dataclass(slots=True)
@@ -41,7 +56,9 @@ class _Walk:
     visited: dict[NodeId, int] = field(default_factory=dict)
     """Nodes that were stood on, and at which step first."""
     sight: dict[NodeId, float] = field(default_factory=dict)
-    """Cosines of all nodes that were looked at: those stood on, their children, their neighbours."""
+    """Cosines of all nodes that were looked at."""
+    below: dict[NodeId, frozenset[NodeId]] = field(default_factory=dict)
+    """Of nodes that were stood on, all leaves below them, where these are few."""
     tried: set[tuple[NodeId, Action, NodeId]] = field(default_factory=set)
     """Ways that were gone: going one again would be a loop."""
     enough: NodeId | None = None
@@ -50,18 +67,27 @@ class _Walk:
     def see(self, node: NodeId, similarity: float) -> None:
         self.sight[node] = similarity
 
+    def suffices(self, node: NodeId) -> bool:
+        """Whether the walk ended on a node, or on one whose summary it belongs to."""
+        return self.enough is not None and (node == self.enough or node in self.below.get(self.enough, ()))
+
 
 class Agent(Strategy):
     """
-    A walk of at most `moves_max` actions, and the k nodes nearest to the question among all that it had in sight.
+    A walk of at most `moves_max` actions, and the k nodes that fit the question best among all that it had in sight.
 
-    Where it found enough, that node comes first. In sight are the nodes it stood on, their children and their neighbours in time.
+    In sight are the nodes it stood on, their children, their neighbours in time, and, where a node has at most `LEAVES_MAX` leaves
+    below it, all of these: they are what its summary was made of. So a walk has as many answers as it came by, and the texts
+    of at most `moves_max` · `LEAVES_MAX` leaves are compared, however long the memory is. They are ranked as candidates of `hybrid`
+    are, by cosine and by words. Where it found enough, that node comes first, then the leaves below it.
+
     An action that is not possible, or that would go round in a circle, is refused: the navigator is told, and has one move less.
     Down leads to the child nearest to the question that was not visited yet; the paper does not say which child.
 
     Args:
         views: the trees.
         reader: gives the texts.
+        index: tells how well words fit; None ranks by cosine alone.
         navigator: who chooses; None goes by similarity alone. Where it is away, so is the rest of the way, and the trace says it.
         moves_max: limit of actions, 1 or more.
     """
@@ -69,10 +95,17 @@ class Agent(Strategy):
     name = "agent"
 
     def __init__(
-        self, views: ViewReader, reader: NodeReader, *, navigator: Navigator | None = None, moves_max: int = MOVES_MAX
+        self,
+        views: ViewReader,
+        reader: NodeReader,
+        *,
+        index: Scorer | None = None,
+        navigator: Navigator | None = None,
+        moves_max: int = MOVES_MAX,
     ) -> None:
         self._views = views
         self._reader = reader
+        self._index = index
         self._navigator = navigator or BestFirst()
         self._moves_max = moves_max
 
@@ -81,20 +114,32 @@ class Agent(Strategy):
         if question.scope.leaves_only:
             raise QueryError("agent cannot filter by speaker, conversation, source, time or metadata; use hybrid or collapsed")
         walk = await self.walk(question)
+        kinds = question.scope.kinds
         async with self._views.hold(question.tree) as view:
-            kinds = question.scope.kinds
-            wanted = [
-                (similarity + (node == walk.enough), node)
-                for node, similarity in walk.sight.items()
-                if node in view and (kinds is None or (NodeKind.SUMMARY if node in view.branches else NodeKind.LEAF) in kinds)
-            ]
-        wanted.sort(key=lambda scored: (-scored[0], scored[1]))
+            kind = {node: NodeKind.SUMMARY if node in view.branches else NodeKind.LEAF for node in walk.sight if node in view}
+        nodes = [node for node, each in kind.items() if kinds is None or each in kinds]
+        words = await self._words(question, nodes)
+        leaf = np.array([kind[node] is NodeKind.LEAF for node in nodes])
+        scores = _scores(np.array([walk.sight[node] for node in nodes]), words, leaf)
+        wanted = sorted(
+            (-float(score) - walk.suffices(node) - (node == walk.enough), place, node)
+            for place, (score, node) in enumerate(zip(scores, nodes, strict=True))
+        )
         ranked = tuple(
-            Ranked(node=node, score=score, parts=self._parts(walk, node) if question.explain else {})
-            for score, node in wanted[: question.k]
+            Ranked(node=node, score=-negated, parts=_parts(walk, node, words, place) if question.explain else {})
+            for negated, place, node in wanted[: question.k]
         )
         trace = tuple(_drawn(walk.steps)) if question.explain else ()
         return Ranking(ranked=ranked, seq=walk.seq, trace=trace)
+
+    async def _words(self, question: Question, nodes: Sequence[NodeId]) -> NDArray[np.float64] | None:
+        """BM25 of each node; None without an index."""
+        if self._index is None or not nodes:
+            return None
+        query = IndexQuery(vector=question.vector, terms=plain(question.text), dense_k=0, lexical_k=0)
+        found = Candidates.of(await self._index.score(question.tree, query, nodes))
+        scored = dict(zip(found.nodes, found.lexical.tolist(), strict=True))
+        return np.array([scored.get(node, 0.0) for node in nodes])
 
     async def walk(self, question: Question) -> _Walk:
         """The walk itself, with its reasons."""
@@ -149,6 +194,10 @@ class Agent(Strategy):
             children = layers.children(here, walk.vector)
             for similarity, child in children:
                 walk.see(child, similarity)
+            leaves = layers.leaves(here, walk.vector, limit=LEAVES_MAX)
+            if leaves:
+                walk.below[here] = frozenset(leaf for _, leaf in leaves)
+                walk.sight.update((leaf, similarity) for similarity, leaf in leaves)
             way(Action.DOWN, next((child for _, child in children if child not in walk.visited), None))
             way(Action.LEFT, layers.beside(place, Action.LEFT))
             way(Action.RIGHT, layers.beside(place, Action.RIGHT))
@@ -165,6 +214,7 @@ class Agent(Strategy):
                 walk=(),
                 moves_left=1,
                 ways=ways,
+                read=leaves is not None,
             )
             return place, situation
 
@@ -186,13 +236,26 @@ class Agent(Strategy):
         walk.steps.append(WalkStep(layer=place.layer, node=place.number, action=action, reason=reason, error=error))
         return to
 
-    def _parts(self, walk: _Walk, node: NodeId) -> dict[str, float]:
-        parts = {"dense": walk.sight[node]}
-        if node in walk.visited:
-            parts["visited at step"] = float(walk.visited[node] + 1)
-        if node == walk.enough:
-            parts["sufficient"] = 1.0
-        return parts
+
+def _scores(cosines: NDArray[np.float64], words: NDArray[np.float64] | None, leaf: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """(n,) by both, with the weights that `hybrid` has; by cosine where words are not known."""
+    if words is None:
+        return cosines
+    recipe = Recipe()
+    dense = scaled_dense(cosines, floor_rank=recipe.candidates)
+    fused = weighted(dense, scaled_lexical(words), dense_weight=recipe.dense_weight)
+    return np.where(leaf, fused, recipe.summary_factor * fused)
+
+
+def _parts(walk: _Walk, node: NodeId, words: NDArray[np.float64] | None, place: int) -> dict[str, float]:
+    parts = {"dense": walk.sight[node]}
+    if words is not None:
+        parts["bm25"] = float(words[place])
+    if node in walk.visited:
+        parts["visited at step"] = float(walk.visited[node] + 1)
+    if walk.suffices(node):
+        parts["sufficient"] = 1.0
+    return parts
 
 
 def _refusal(action: Action, place: Place, situation: Situation) -> str:

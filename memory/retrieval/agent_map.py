@@ -79,6 +79,22 @@ class Layers:
         found = zip(branch.cosines(vector).tolist(), branch.ids, strict=True)
         return sorted(found, key=lambda scored: (-scored[0], scored[1]))
 
+    def leaves(self, node: NodeId, vector: Vector, *, limit: int) -> list[tuple[float, NodeId]] | None:
+        """All leaves below a node, the oldest first, and their cosines with a vector; None where there are more than `limit`."""
+        found: list[tuple[float, NodeId]] = []
+        waiting = [node]
+        while waiting:
+            branch = self._view.branches.get(waiting.pop())
+            if branch is None or not branch.ids:
+                continue
+            if branch.ids[0] in self._view.branches:
+                waiting.extend(reversed(branch.ids))
+            else:
+                found.extend(zip(branch.cosines(vector).tolist(), branch.ids, strict=True))
+            if len(found) + len(waiting) > limit:
+                return None
+        return found
+
     def beside(self, place: Place, action: Action) -> NodeId | None:
         """The neighbour to the left or right; None at the edge."""
         layer = self.layer(place.layer)

@@ -6,17 +6,14 @@ import zlib
 
 from memory.ports.navigator import Action, Choice, Navigator, Situation
 
-LAST = 2
-"""Moves that are kept for stepping down to a leaf and stopping there."""
-
 
 class BestFirst(Navigator):
     """
-    Goes to the nearest summary in reach that was not visited, and with its last moves down to the nearest leaf, where it stops.
+    Goes to the nearest summary in reach that was not visited, down to where the leaves below a node are in sight, and along there.
 
-    Whoever stands on a node sees its children. So it does not step on leaves to look at them: in the layer above it goes on along
-    the layer, or up and down again, and each move brings the leaves of another node in sight. On LoCoMo this found a quarter more
-    turns in eight moves than stopping at the first leaf that nothing in sight was nearer than (docs/structures.md).
+    A node whose leaves are all in sight has nothing more to give, so that no move is spent on going below it: each move from there
+    on brings the leaves of another such node in sight. What they say is judged at the end, all of it together. On LoCoMo this
+    found three times as many sessions in eight moves as going down to single leaves did (docs/structures.md).
     """
 
     @property
@@ -27,24 +24,16 @@ class BestFirst(Navigator):
     async def choose(self, situation: Situation) -> Choice:
         """See `Navigator.choose`."""
         ways = situation.ways
-        if situation.layer == situation.layers - 1:
-            return Choice(action=Action.SUFFICIENT, reason=f"the nearest text below the last node ({situation.similarity:.2f})")
-        above_leaves = situation.layer == situation.layers - 2
-        if above_leaves and situation.moves_left <= LAST and Action.DOWN in ways:
-            return Choice(action=Action.DOWN, reason="the last moves are for the nearest text")
-        fresh = [
-            (ways[action].similarity, action)
-            for action in (Action.DOWN, Action.LEFT, Action.RIGHT)
-            if action in ways and not ways[action].visited and not (action is Action.DOWN and above_leaves)
-        ]
+        if situation.read and situation.layer == 0:
+            return Choice(action=Action.INSUFFICIENT, reason="all texts are in sight and are judged together")
+        useful = (Action.LEFT, Action.RIGHT) if situation.read else (Action.DOWN, Action.LEFT, Action.RIGHT)
+        fresh = [(ways[action].similarity, action) for action in useful if action in ways and not ways[action].visited]
         if fresh:
             similarity, action = max(fresh, key=lambda each: each[0])
             return Choice(action=action, reason=f"the nearest node in reach that was not visited ({similarity:.2f})")
         for action in (Action.UP, Action.RESET):
             if action in ways:
                 return Choice(action=action, reason="everything around was visited")
-        if Action.DOWN in ways:
-            return Choice(action=Action.DOWN, reason="only texts are left")
         return Choice(action=Action.INSUFFICIENT, reason="everything in reach was visited")
 
 

@@ -87,7 +87,7 @@ class Query:
             Collapsed(index),
             Lexical(index),
             Traversal(views),
-            Agent(views, store, navigator=navigator),
+            Agent(views, store, index=index, navigator=navigator),
             Descent(views),
             GranularityRouter(views),
         )

@@ -12,9 +12,9 @@ import pytest
 
 from memory.errors import NavigatorError, QueryError
 from memory.model import EmbeddingModel, EventId, Item, Mark, Node, NodeId, NodeKind, TreeId, Vector
-from memory.ports.index import Scope
+from memory.ports.index import Candidate, IndexQuery, Scope
 from memory.ports.navigator import MOVES, Action, Choice, Navigator, Situation
-from memory.retrieval.agent import MOVES_MAX, Agent
+from memory.retrieval.agent import LEAVES_MAX, MOVES_MAX, Agent
 from memory.retrieval.agent_policy import BestFirst, RandomWalk
 from memory.retrieval.strategy import Question, Ranking
 from memory.structures.hat import Hat
@@ -100,9 +100,11 @@ def memory() -> Memory:
     return Memory(vectors(27))
 
 
-async def walked(memory: Memory, *actions: Action | str | None) -> tuple[Ranking, list[Situation]]:
+async def walked(
+    memory: Memory, *actions: Action | str | None, k: int = 10, scope: Scope | None = None
+) -> tuple[Ranking, list[Situation]]:
     script = Script(*actions)
-    ranking = await Agent(memory, memory, navigator=script).rank(question(vectors(1)[0]))
+    ranking = await Agent(memory, memory, navigator=script).rank(question(vectors(1)[0], k=k, scope=scope))
     return ranking, script.seen
 
 
@@ -159,14 +161,62 @@ async def test_the_moves_are_limited_and_no_way_is_gone_twice(memory: Memory) ->
         assert len(set(ways)) == len(ways)
 
 
-async def test_what_was_enough_comes_first_then_what_was_in_sight_by_similarity(memory: Memory) -> None:
-    ranking, seen = await walked(memory, "D", "O")
+async def test_what_was_enough_comes_first_then_the_leaves_below_it_then_what_was_in_sight(memory: Memory) -> None:
+    ranking, seen = await walked(memory, "D", "O", k=40)
     first, *others = ranking.ranked
     assert first.parts == {"dense": pytest.approx(seen[1].similarity), "visited at step": 2.0, "sufficient": 1.0}
-    assert [found.score for found in others] == sorted((found.score for found in others), reverse=True)
-    assert len(ranking.ranked) == 7, "root, its three children, and the three below the one it went to"
+    below = [found.node for found in others if "sufficient" in found.parts]
+    assert len(below) == 9, "of three layers of three, those below one of the three"
+    assert [found.node for found in others][:9] == below
+    for part in (others[:9], others[9:]):
+        assert [found.score for found in part] == sorted((found.score for found in part), reverse=True)
     assert ranking.trace[0].startswith("1. layer 0, node 0 → down · because 1")
     assert "sufficient" in ranking.trace[1]
+
+
+async def test_all_leaves_below_a_node_are_in_sight_where_they_are_few() -> None:
+    memory = Memory(vectors(200), length=4)
+    leaves = Scope(kinds=frozenset({NodeKind.LEAF}))
+    seen = []
+    for actions in (["I"], ["D", "I"]):
+        ranking, situations = await walked(memory, *actions, k=200, scope=leaves)
+        seen.append((situations[-1].read, len(ranking.ranked)))
+    assert seen[0] == (False, 0), "the root stands for too many"
+    assert seen[1][0]
+    assert 8 <= seen[1][1] <= LEAVES_MAX
+
+
+class Words:
+    """An index in which one leaf has the question's words."""
+
+    def __init__(self, node: NodeId) -> None:
+        self.node = node
+
+    async def score(self, tree: TreeId, query: IndexQuery, nodes: Sequence[NodeId]) -> Sequence[Candidate]:
+        assert (tree, query.terms) == (TREE, "who?")
+        return [
+            Candidate(
+                node=node,
+                kind=NodeKind.LEAF,
+                mark=Mark(1),
+                dense=0.0,
+                lexical=5.0 if node == self.node else 0.0,
+                event_id=None,
+                sequence=None,
+                position=-1,
+                speaker=None,
+                at=None,
+            )
+            for node in nodes
+        ]
+
+
+async def test_what_is_in_sight_is_ranked_by_words_too(memory: Memory) -> None:
+    by_cosine = (await Agent(memory, memory).rank(question(vectors(1)[0], k=40))).ranked
+    least = next(found.node for found in reversed(by_cosine) if found.node in memory.items)
+    ranking = await Agent(memory, memory, index=Words(least)).rank(question(vectors(1)[0], k=40))
+    assert ranking.ranked[0].node == least
+    assert ranking.ranked[0].parts["bm25"] == 5.0
 
 
 async def test_nothing_was_enough(memory: Memory) -> None:
@@ -191,7 +241,7 @@ async def test_an_empty_tree_has_no_walk() -> None:
 async def test_a_tree_of_one_item() -> None:
     one = Memory(vectors(1))
     ranking = await Agent(one, one).rank(question(vectors(1)[0]))
-    assert ranking.ranked[0].node in one.items
+    assert {found.node for found in ranking.ranked} >= set(one.items)
 
 
 class Away(Navigator):
@@ -226,7 +276,7 @@ async def test_a_node_that_is_gone_leads_back_to_the_root() -> None:
 
 
 async def test_the_offline_policy_beats_a_random_walk_of_the_same_length() -> None:
-    given = vectors(240, seed=2, topics=30)
+    given = vectors(1_500, seed=2, topics=170)
     memory = Memory(given, length=4)
     leaves = list(memory.items)
     scope = Scope(kinds=frozenset({NodeKind.LEAF}))
@@ -234,7 +284,7 @@ async def test_the_offline_policy_beats_a_random_walk_of_the_same_length() -> No
     async def found(navigator: Navigator) -> int:
         agent = Agent(memory, memory, navigator=navigator)
         hits = 0
-        for number in range(0, 240, 4):
+        for number in range(0, 1_500, 25):
             asked = replace(question(given[number], explain=False, scope=scope), text=f"question {number}")
             hits += leaves[number] in {one.node for one in (await agent.rank(asked)).ranked}
         return hits
@@ -243,15 +293,19 @@ async def test_the_offline_policy_beats_a_random_walk_of_the_same_length() -> No
     assert best >= 3 * max(1, chance), (best, chance)
 
 
-async def test_the_offline_policy_looks_along_the_layer_above_the_leaves_and_ends_on_a_leaf(memory: Memory) -> None:
+async def test_the_offline_policy_looks_along_a_layer_from_which_all_leaves_are_in_sight() -> None:
+    memory = Memory(vectors(500), length=4)
     ranking = await Agent(memory, memory).rank(question(vectors(1)[0]))
     steps = [line.split(" · ")[0] for line in ranking.trace]
     assert len(steps) == MOVES_MAX
-    assert "layer 3" in steps[-1]
-    assert steps[-1].endswith("sufficient")
-    assert all("layer 3" not in line for line in steps[:-1])
-    assert "sufficient" in ranking.ranked[0].parts
-    assert sum(found.node in memory.items for found in ranking.ranked) > 5, "leaves of several nodes were in sight"
+    assert all("layer 3" not in step for step in steps), "sixteen leaves a node there, sixty-four one above"
+    assert sum("→ left" in step or "→ right" in step for step in steps) > 3
+
+
+async def test_the_offline_policy_is_done_at_once_where_all_is_in_sight(memory: Memory) -> None:
+    ranking = await Agent(memory, memory).rank(question(vectors(1)[0], k=40))
+    assert len(ranking.trace) == 1
+    assert {found.node for found in ranking.ranked} >= set(memory.items)
 
 
 async def test_a_random_walk_is_the_same_for_the_same_question(memory: Memory) -> None:
