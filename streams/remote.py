@@ -11,6 +11,7 @@ import msgspec
 from memory.errors import (
     EmbedderError,
     NodeNotFoundError,
+    NoWeightsError,
     PermanentError,
     QueryError,
     SettingError,
@@ -20,7 +21,7 @@ from memory.errors import (
 )
 from memory.model import ROOT, EmbeddingModel, EventId, TreeId, TreeInfo
 from memory.ports.index import Scope
-from memory.records import Document, Record, Turn, parse, tree_id
+from memory.records import Document, Feedback, Record, Turn, parse, tree_id
 from memory.results import EventResult, EventStatus, Hit, SearchAnswer, TreeNode, TreeReport
 from memory.service.query import Context
 from memory.service.stream import IngestTotals
@@ -35,6 +36,7 @@ _ERRORS: Mapping[str, type[PermanentError]] = {
     "tree-not-found": TreeNotFoundError,
     "node-not-found": NodeNotFoundError,
     "tree-mismatch": TreeMismatchError,
+    "no-weights": NoWeightsError,
     "invalid": QueryError,
     "unauthorized": SettingError,
     "forbidden": SettingError,
@@ -170,6 +172,36 @@ class RemoteMemory:
                 for record, answer in zip(some, answers, strict=True)
             ]
         return results
+
+    async def feedback(self, feedback: Iterable[Feedback | Mapping[str, Any]], *, tree: str) -> list[EventResult]:
+        """See `LocalMemory.feedback`; of one tree."""
+        name = tree_id(tree)
+        given = [dict(msgspec.to_builtins(each) if isinstance(each, Feedback) else each) for each in feedback]
+        try:
+            answers = await self._client.feedback(name, given)
+        except ServiceError as error:
+            if error.kind != "rejected":
+                _raise(error)
+            return [
+                EventResult(
+                    tree=name,
+                    id=EventId(each["id"]),
+                    status=EventStatus.REJECTED,
+                    seq=0,
+                    reason=f"{each['field']}: {each['reason']}",
+                )
+                for each in error.problem["errors"]
+            ]
+        return [
+            EventResult(
+                tree=name,
+                id=EventId(answer["id"]),
+                status=EventStatus(answer["status"]),
+                seq=answer["seq"] or 0,
+                reason=answer["reason"] or "",
+            )
+            for answer in answers
+        ]
 
     # ------------------------------------------------------------------------------------------------------------ reading
 

@@ -55,6 +55,7 @@ _COMMANDS = {
     "ingest": _Entry("streams.cli.ingest:ingest", "Put turns and documents from JSONL files into trees."),
     "search": _Entry("streams.cli.ask:search", "Find the turns, chunks and summaries that answer a query."),
     "context": _Entry("streams.cli.ask:context", "Pack what answers a query into a text for a prompt."),
+    "feedback": _Entry("streams.cli.feedback:feedback", "Say that what a tree remembers is right, or wrong."),
     "tree": _Entry("streams.cli.look:tree", "Draw a tree: topics, what lies below them, what is pending."),
     "stats": _Entry("streams.cli.look:stats", "Count what a tree holds and what it has cost."),
     "check": _Entry("streams.cli.look:check", "Verify a tree: every invariant, and a serial replay."),
@@ -65,6 +66,7 @@ _COMMANDS = {
     "produce": _Entry("streams.cli.produce:produce", "Send turns and documents from JSONL files to Kafka."),
     "worker": _Entry("streams.cli.worker:worker", "Run a worker: put records from Kafka into trees, or make summaries."),
     "serve": _Entry("streams.cli.serve:serve", "Answer over HTTP: put records in, search, look at trees."),
+    "mcp": _Entry("streams.cli.mcp:mcp", "Give agents the memory as tools (Model Context Protocol)."),
     "keys": _Entry("streams.cli.keys:keys", "Make, list and revoke the keys of the HTTP service."),
     "dead-letters": _Entry("streams.cli.dead_letters:dead_letters", "Look at records that could not be taken; send them again."),
     "repair": _Entry("streams.cli.repair:repair", "Put what a store has lost in again, from the Kafka topics."),
@@ -225,7 +227,9 @@ def exit_code(error: BanyanError) -> Exit:
 
     if isinstance(error, (errors.TreeNotFoundError, errors.NodeNotFoundError)):
         return Exit.FOUND
-    if isinstance(error, (errors.SettingError, errors.QueryError, errors.RecordError, errors.TreeMismatchError)):
+    if isinstance(
+        error, (errors.SettingError, errors.QueryError, errors.RecordError, errors.TreeMismatchError, errors.NoWeightsError)
+    ):
         return Exit.USAGE
     return Exit.UNAVAILABLE
 

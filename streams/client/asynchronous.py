@@ -62,6 +62,15 @@ class AsyncClient:
             results += exchange.results_of(await self._answer(exchange.lines(tree, batch)))
         return results
 
+    async def feedback(self, tree: str, given: Iterable[Mapping[str, Any]]) -> list[EventResult]:
+        """
+        Say what was right or wrong of what is remembered, and hear what became of each verdict.
+
+        Each has an `id`, which makes repeating safe, the `event` that it is about, and a `verdict`, `approval` or `rebuttal`
+        (docs/http.md).
+        """
+        return cast("list[EventResult]", (await self._json(exchange.feedback(tree, given)))["events"])
+
     async def search(self, tree: str, query: str, **options: Unpack[SearchOptions]) -> SearchAnswer:
         """The hits for a question."""
         return cast("SearchAnswer", await self._json(exchange.post({"query": query, **options}, "trees", tree, "search")))

@@ -153,6 +153,12 @@ def post(value: Mapping[str, Any], *parts: str) -> Call:
     return Call("POST", _path(parts), content=json.dumps(given).encode(), headers={"Content-Type": "application/json"})
 
 
+def feedback(tree: str, given: Iterable[Mapping[str, Any]]) -> Call:
+    """Feedback as a list; members that are None are left out."""
+    content = json.dumps([{name: each for name, each in one.items() if each is not None} for one in given]).encode()
+    return Call("POST", _path(("trees", tree, "feedback")), content=content, headers={"Content-Type": "application/json"})
+
+
 def lines(tree: str, records: Sequence[Mapping[str, Any]]) -> Call:
     """Records as JSON lines."""
     content = b"".join(json.dumps(dict(record)).encode() + b"\n" for record in records)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from datetime import datetime
+from typing import Generic, Literal, TypeVar
 
 import orjson
 
 from memory.errors import RecordError
 from memory.model import EventId, TreeId
-from memory.records import Record, parse
+from memory.records import Feedback, Record, parse, parse_feedback
 from memory.results import EventResult, EventStatus
 from memory.settings import IngestSettings
 from streams.events import RECORD_BYTES_MAX, decode, too_long
@@ -22,11 +23,14 @@ BULK_BATCH = 256
 """Lines that are made safe together."""
 
 
+Taken = TypeVar("Taken")
+
+
 @dataclass(frozen=True, slots=True)
-class Intake:
+class Intake(Generic[Taken]):
     """The records of one request: those that can be taken, and the places of those that cannot."""
 
-    records: Sequence[Record]
+    records: Sequence[Taken]
     refused: Mapping[int, tuple[EventResult, RecordError]]
     """By place in the request."""
 
@@ -38,18 +42,20 @@ class Intake:
 
     def none_taken(self) -> Problem:
         """What to answer when nothing could be taken."""
-        errors = [
-            {"record": place, "id": result.id, "field": error.field, "reason": error.reason}
-            for place, (result, error) in self.refused.items()
-        ]
-        first = errors[0]
-        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        return Problem("rejected", f"{first['field']}: {first['reason']}{more}", fields={"errors": errors[:100]})
+        return none_taken((place, result.id, error.field, error.reason) for place, (result, error) in self.refused.items())
+
+
+def none_taken(refused: Iterable[tuple[int, str, str, str]]) -> Problem:
+    """What to answer when nothing could be taken: of each its place in the request, its id, the field, and the reason."""
+    errors = [{"record": place, "id": identity, "field": field, "reason": reason} for place, identity, field, reason in refused]
+    first = errors[0]
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return Problem("rejected", f"{first['field']}: {first['reason']}{more}", fields={"errors": errors[:100]})
 
 
 def read_records(
     body: bytes, tree: TreeId, kind: Literal["turn", "document"], *, limits: IngestSettings, records_max: int
-) -> Intake:
+) -> Intake[Record]:
     """
     One record, or a list of them.
 
@@ -63,6 +69,31 @@ def read_records(
     Raises:
         Problem: it is no JSON, neither of the two, or too many.
     """
+    return _read_all(body, tree, lambda each: parse(_typed(each, kind), tree=tree, limits=limits), records_max)
+
+
+def read_feedback(body: bytes, tree: TreeId, *, now: datetime, records_max: int) -> Intake[Feedback]:
+    """
+    One piece of feedback, or a list of them.
+
+    Args:
+        body: JSON.
+        tree: that it is about.
+        now: when what says no time was given.
+        records_max: longest list.
+
+    Raises:
+        Problem: it is no JSON, neither of the two, or too many.
+    """
+
+    def read(each: object) -> Feedback:
+        timed = {**each, "at": now} if isinstance(each, dict) and each.get("at") is None else each
+        return parse_feedback(timed, tree=tree)
+
+    return _read_all(body, tree, read, records_max)
+
+
+def _read_all(body: bytes, tree: TreeId, read: Callable[[object], Taken], records_max: int) -> Intake[Taken]:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -72,11 +103,11 @@ def read_records(
         raise invalid([{"field": "body", "reason": "is an empty list"}])
     if len(given) > records_max:
         raise Problem("too-many-records", f"{len(given):,} records, at most {records_max:,} are taken at once; send JSON lines")
-    records: list[Record] = []
+    records: list[Taken] = []
     refused: dict[int, tuple[EventResult, RecordError]] = {}
     for place, each in enumerate(given):
         try:
-            records.append(parse(_typed(each, kind), tree=tree, limits=limits))
+            records.append(read(each))
         except RecordError as error:
             refused[place] = (_refused(each, tree, error), error)
     return Intake(records, refused)

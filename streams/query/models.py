@@ -99,6 +99,17 @@ class DocumentIn(BaseModel):
     metadata: dict[str, Any] = Field(default_factory=dict, max_length=64)
 
 
+class FeedbackIn(BaseModel):
+    """What a user says of a turn or a document that was remembered."""
+
+    model_config = ConfigDict(extra="allow")
+    id: str = Field(min_length=1, max_length=256, description="Yours; makes it count once within its tree.", examples=["f-7"])
+    event: str = Field(min_length=1, max_length=256, description="Id of the turn or document.", examples=["t-981"])
+    verdict: Literal["approval", "rebuttal"]
+    at: str | None = Field(None, description="ISO 8601; without a zone UTC; left out, now.", examples=["2026-05-08T14:02:00Z"])
+    chunk: int | None = Field(None, ge=0, lt=2**31, description="Which chunk of a document; without it all.")
+
+
 # ------------------------------------------------------------------------------------------------------------------ answers
 
 

@@ -15,11 +15,11 @@ from starlette.responses import Response
 from memory.errors import StoreUnavailableError
 from memory.model import TreeId
 from memory.records import Record, tree_id
-from memory.results import EventResult
+from memory.results import EventResult, EventStatus
 from memory.settings import IngestSettings
 from streams.query import models, shapes
 from streams.query.guard import Guard, GuardedRoute, check_length, rule, too_large
-from streams.query.intake import BULK_BATCH, BULK_LINES, read_line, read_lines, read_records
+from streams.query.intake import BULK_BATCH, BULK_LINES, none_taken, read_feedback, read_line, read_lines, read_records
 from streams.query.keys import Right
 from streams.query.metrics import ServiceMeter
 from streams.query.problems import Problem
@@ -74,6 +74,39 @@ async def post_turns(request: Request, tree: Tree) -> Response:
 async def post_documents(request: Request, tree: Tree) -> Response:
     """Answered when they are safe: committed, or acknowledged by Kafka. Posting the same document again changes nothing."""
     return await _post(request, tree, "document")
+
+
+@router.post(
+    "/trees/{tree}/feedback",
+    status_code=202,
+    response_model=models.IngestAnswer,
+    summary="Say what was right or wrong",
+    openapi_extra=_body("FeedbackIn", "One verdict, or a list."),
+)
+@rule(Right.WRITE)
+async def post_feedback(request: Request, tree: Tree) -> Response:
+    """
+    An approval or a rebuttal changes the weight of the turn or document that it is about, once by its own id.
+
+    Answered when it is safe: committed, or acknowledged by Kafka. Trees that keep no weights refuse it.
+    """
+    name = TreeId(tree_id(tree))
+    guard: Guard = request.app.state.guard
+    service = service_of(request)
+    now = service.memory.parts.clock.now()
+    intake = read_feedback(await request.body(), name, now=now, records_max=guard.settings.batch_records_max)
+    if not intake.records:
+        raise intake.none_taken()
+    results = intake.merged(await service.feedback(name, intake.records))
+    _count(request, results)
+    if all(each.status is EventStatus.REJECTED for each in results):
+        raise none_taken((place, each.id, *_parts(each.reason)) for place, each in enumerate(results))
+    return json_answer(shapes.ingest_json(results), 202)
+
+
+def _parts(reason: str) -> tuple[str, str]:
+    field, _, why = reason.partition(": ")
+    return field, why
 
 
 @router.post(

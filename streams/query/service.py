@@ -14,7 +14,7 @@ from memory.facade import LocalMemory
 from memory.model import EventId, Mark, Node, NodeId, TreeId, TreeInfo
 from memory.ports.index import Scope
 from memory.ports.store import Receipt
-from memory.records import Record
+from memory.records import Feedback, Record
 from memory.results import EventResult, SearchAnswer, TreeReport
 from memory.service.history import EventRoute, History
 from memory.service.query import Context
@@ -80,6 +80,16 @@ class Service:
     async def put(self, tree: TreeId, records: Sequence[Record]) -> list[EventResult]:
         """Make records safe; see `Writer.put`."""
         return await self.writer.put(tree, records)
+
+    async def feedback(self, tree: TreeId, feedback: Sequence[Feedback]) -> list[EventResult]:
+        """
+        Make feedback safe; see `Writer.feedback`.
+
+        Raises:
+            TreeNotFoundError, NoWeightsError: the tree takes none.
+        """
+        await self.memory.parts.weighing.require(tree)
+        return await self.writer.feedback(tree, feedback)
 
     # ------------------------------------------------------------------------------------------------------------ reading
 

@@ -7,16 +7,18 @@ import contextlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import structlog
 
 from memory.errors import BanyanError
 from memory.facade import LocalMemory
 from memory.model import EventId, TreeId
-from memory.records import Document, Record
+from memory.records import Document, Feedback, Record
 from memory.results import EventResult, EventStatus
 from streams.broker import Broker, BrokerUnavailableError, open_admin
 from streams.events import encode
+from streams.feedback_topic import feedback_message
 from streams.producing import Message, Producer
 from streams.schema_versions import SCHEMA_HEADER, schema_of
 from streams.topics import Topics, record_key, require
@@ -30,6 +32,7 @@ LOOK_LIMIT = 8.0  # seconds
 REFUSE_FOR = 1.0  # seconds
 """After a failure, for how long nothing is tried: a request must not wait for a broker that is known to be away."""
 
+Given = TypeVar("Given", Record, Feedback)
 _log = structlog.stdlib.get_logger("streams.query")
 
 
@@ -46,6 +49,15 @@ class Writer(ABC):
 
         Raises:
             TransientError: they are not, or not all; the same call may be repeated.
+        """
+
+    @abstractmethod
+    async def feedback(self, tree: TreeId, feedback: Sequence[Feedback]) -> list[EventResult]:
+        """
+        Make feedback safe, of a tree that takes it; results in the given order.
+
+        Raises:
+            TransientError: it is not, or not all; the same call may be repeated.
         """
 
     def missing(self) -> dict[str, str]:
@@ -77,6 +89,10 @@ class DirectWriter(Writer):
         results: list[EventResult] = []
         await self._memory.ingest_stream(records, on_batch=results.extend)
         return results
+
+    async def feedback(self, tree: TreeId, feedback: Sequence[Feedback]) -> list[EventResult]:
+        """See `Writer.feedback`."""
+        return await self._memory.parts.weighing.take(tree, feedback)
 
 
 class KafkaWriter(Writer):
@@ -114,9 +130,16 @@ class KafkaWriter(Writer):
 
     async def put(self, tree: TreeId, records: Sequence[Record]) -> list[EventResult]:
         """See `Writer.put`."""
+        return await self._put(tree, records, self._message)
+
+    async def feedback(self, tree: TreeId, feedback: Sequence[Feedback]) -> list[EventResult]:
+        """See `Writer.feedback`."""
+        return await self._put(tree, feedback, lambda each: feedback_message(self._topics, each))
+
+    async def _put(self, tree: TreeId, given: Sequence[Given], message: Callable[[Given], Message]) -> list[EventResult]:
         if self._away is not None and time.monotonic() - self._since < REFUSE_FOR:
             raise BrokerUnavailableError("Kafka is away", retry_after=LOOK_AGAIN)
-        messages = [self._message(record) for record in records]
+        messages = [message(each) for each in given]
         # Not cancelled with the request: what is half sent is sent, and a second attempt does no harm.
         task = asyncio.create_task(self._send(messages))
         self._sending.add(task)
@@ -127,7 +150,7 @@ class KafkaWriter(Writer):
             self._gone(error)
             raise error
         task.result()
-        return [EventResult(tree=tree, id=EventId(each.id), status=EventStatus.ACCEPTED, seq=0) for each in records]
+        return [EventResult(tree=tree, id=EventId(each.id), status=EventStatus.ACCEPTED, seq=0) for each in given]
 
     async def close(self) -> None:
         """See `Writer.close`."""
@@ -175,7 +198,11 @@ class KafkaWriter(Writer):
     async def _ask(self) -> None:
         admin = await open_admin(self._broker)
         try:
-            await require(admin, [self._topics.turns.name, self._topics.documents.name], self._broker.address)
+            await require(
+                admin,
+                [each.name for each in (self._topics.turns, self._topics.documents, self._topics.feedback)],
+                self._broker.address,
+            )
         finally:
             await admin.close()
 

@@ -65,12 +65,13 @@ async def serving(
     embedder: Embedder | None = None,
     writer: Writer | None = None,
     patience: float = 3.0,
+    structure: str = "memtree",
     **settings: Any,
 ) -> AsyncIterator[Served]:
     """An application over `folder`; settings are those of `ServeSettings`."""
     serve = ServeSettings(keys_file=folder / "keys.json", **settings)
     asked = QueryEmbedder(embedder or FakeEmbedder(), bytes_max=1_000_000, patience=patience)
-    async with await open_local(folder / "memory", embedder=asked, settings=NO_PATIENCE) as memory:
+    async with await open_local(folder / "memory", embedder=asked, settings=NO_PATIENCE, structure=structure) as memory:
         guard = Guard.of(replace(Settings(), auth=auth, serve=serve), SystemClock())  # type: ignore[arg-type]
         service = Service(memory, writer or DirectWriter(memory), asked)
         app = create_app(service, guard, limits=IngestSettings())

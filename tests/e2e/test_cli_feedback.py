@@ -1,0 +1,46 @@
+"""`banyan feedback`: counts once, and says what it could not do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.e2e.commands import Banyan
+
+TURNS = [
+    {"id": "t1", "text": "I moved to Porto.", "at": "2026-05-08"},
+    {"id": "t2", "text": "I play the violin.", "at": "2026-05-09"},
+]
+
+
+def put(banyan: Banyan, structure: str) -> None:
+    Path("turns.jsonl").write_text("".join(json.dumps(turn) + "\n" for turn in TURNS), encoding="utf-8")
+    assert banyan("ingest", "turns.jsonl", "--tree", "me", "--structure", structure).code == 0
+
+
+def test_it_counts_once_and_the_rest_is_said(banyan: Banyan) -> None:
+    put(banyan, "hmem")
+    given = ("feedback", "me", "approval", "--event", "t1", "--id", "f1", "--at", "2026-05-10")
+    first = banyan(*given, "--json").value
+    assert first == {"id": "f1", "status": "accepted", "seq": first["seq"], "reason": None}
+    again = banyan(*given)
+    assert (again.code, again.err) == (0, f"f1: duplicate (commit {first['seq']}): was applied before\n")
+    other = banyan("feedback", "me", "rebuttal", "--event", "t1", "--id", "f1")
+    assert (other.code, "another content" in other.err) == (3, True)
+    gone = banyan("feedback", "me", "rebuttal", "--event", "t9", "--id", "f2")
+    assert (gone.code, gone.err) == (1, "f2: rejected: event: 't9' is not in the tree\n")
+    fresh = [banyan("feedback", "me", "approval", "--event", "t2", "--json").value for _ in range(2)]
+    assert [each["status"] for each in fresh] == ["accepted", "accepted"], "without an id each is another"
+    assert banyan("check", "me").code == 0
+
+
+def test_what_takes_none_says_so(banyan: Banyan) -> None:
+    nowhere = banyan("feedback", "me", "approval", "--event", "t1")
+    assert (nowhere.code, "there is no store" in nowhere.err) == (1, True)
+    put(banyan, "memtree")
+    refused = banyan("feedback", "me", "approval", "--event", "t1")
+    assert (refused.code, "is a memtree tree, which keeps no weights" in refused.err) == (2, True)
+    assert banyan("feedback", "nobody", "approval", "--event", "t1").code == 1
+    wrong = banyan("feedback", "me", "approval", "--event", "t1", "--at", "soon")
+    assert (wrong.code, "at: 'soon' is not an ISO 8601 time" in wrong.err) == (1, True)
+    assert banyan("feedback", "me", "perhaps", "--event", "t1").code == 2
