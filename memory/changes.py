@@ -183,6 +183,11 @@ class LogEntry:
     events: tuple[EventId, ...]
 
 
+def written(entry: LogEntry) -> list[Create | Rewrite]:
+    """The steps of a commit that give a node a text and a vector."""
+    return [step for step in entry.steps if isinstance(step, Create | Rewrite)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skeleton:
     """

@@ -7,10 +7,11 @@ Faust's own is not idempotent by default, and a future of it that nobody awaits 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Self
 
 from memory.errors import BanyanError
 from streams.broker import DEAD_LETTER_BYTES_MAX, Broker, translated
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 _LINGER_MS = 5
 _BATCH_BYTES = 131_072
 _REQUEST_TIMEOUT_MS = 40_000
+TOGETHER = 16
+"""So many messages or more are put into batches here, at a third of the price of handing them over one by one."""
+SMALL = _BATCH_BYTES // 4  # bytes
+"""Of a message, above which they are handed over one by one."""
+HASHES_KEPT = 16_384
+"""Of keys: jobs name the same few nodes over and over."""
 _SEQUENCE_LOST = frozenset(
     {"OutOfOrderSequenceNumber", "ProducerFenced", "InvalidProducerEpoch", "InvalidProducerIdMapping", "UnknownProducerId"}
 )
@@ -97,10 +104,9 @@ class Producer:
         futures: list[asyncio.Future[object]] = []
         with self._told(), translated(self._address):
             try:
-                for message in messages:
-                    headers = list(message.headers)
-                    # Waits while the producer's buffer is full.
-                    futures.append(await self._producer.send(message.topic, message.value, key=message.key, headers=headers))
+                # Waits while the producer's buffer is full.
+                async for future in _handed(self._producer, list(messages)):
+                    futures.append(future)  # noqa: PERF401  # those before one that fails are to be awaited too
             finally:
                 # All are waited for, whatever becomes of one: a future that is dropped hides a failure.
                 outcomes = await asyncio.gather(*futures, return_exceptions=True)
@@ -121,3 +127,39 @@ class Producer:
         except BanyanError as error:
             self._broken = self._broken or type(error.__cause__).__name__ in _SEQUENCE_LOST
             raise
+
+
+async def _handed(producer: AIOKafkaProducer, messages: Sequence[Message]) -> AsyncIterator[asyncio.Future[object]]:
+    """Give messages to the client, in order within a partition; yields what is to be awaited: many share one."""
+    few = len(messages) < TOGETHER or any(
+        message.key is None or len(message.key) + len(message.value or b"") > SMALL for message in messages
+    )
+    if few:
+        for message in messages:
+            yield await producer.send(message.topic, message.value, key=message.key, headers=list(message.headers))
+        return
+    partitions = {topic: sorted(await producer.partitions_for(topic)) for topic in {message.topic for message in messages}}
+    batches: dict[tuple[str, int], Any] = {}
+    for message in messages:
+        numbers = partitions[message.topic]
+        place = (message.topic, numbers[_hash(message.key or b"") % len(numbers)])
+        for _ in range(2):
+            batch = batches.get(place) or batches.setdefault(place, producer.create_batch())
+            if batch.append(timestamp=None, key=message.key, value=message.value, headers=list(message.headers)) is not None:
+                break
+            del batches[place]  # it is full, and closed
+            yield await producer.send_batch(batch, place[0], partition=place[1])
+        else:
+            raise AssertionError("an empty batch takes a small message")
+    for (topic, partition), batch in batches.items():
+        batch.close()  # it is whole: nothing is waited for
+        yield await producer.send_batch(batch, topic, partition=partition)
+
+
+@lru_cache(HASHES_KEPT)
+def _hash(key: bytes) -> int:
+    """What every client of Kafka takes a key's partition from; in Python alone, 10 µs."""
+    from aiokafka.partitioner import murmur2  # noqa: PLC0415  # an optional extra
+
+    found: int = murmur2(key) & 0x7FFFFFFF
+    return found

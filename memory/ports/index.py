@@ -223,6 +223,18 @@ class IndexAnswer:
     """The neighbours asked for by `spread` that are not in `found`, each with both scores."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexUpdate:
+    """The arguments of one `NodeIndex.update`."""
+
+    tree: TreeId
+    after: int
+    seq: int
+    upserts: Sequence[IndexEntry]
+    removes: Sequence[NodeId] = ()
+    stamp: str = ""
+
+
 class NodeIndex(ABC):
     """
     Vectors, words and fields of the nodes of many trees.
@@ -266,6 +278,21 @@ class NodeIndex(ABC):
     @abstractmethod
     async def stamp(self, tree: TreeId) -> str:
         """The stamp that came with the last update; "" for a tree it does not know."""
+
+    async def standing(self, trees: Sequence[TreeId]) -> dict[TreeId, tuple[int, str]]:
+        """`covered` and `stamp` of several trees; an index that can reads them together, each pair of one update."""
+        return {tree: (await self.covered(tree), await self.stamp(tree)) for tree in trees}
+
+    async def update_all(self, updates: Sequence[IndexUpdate]) -> list[bool]:
+        """
+        `update` for several trees, each once, and what each answered; an index that can takes them over together.
+
+        Each tree's is atomic. On an error some may have been taken over.
+        """
+        return [
+            await self.update(one.tree, after=one.after, seq=one.seq, upserts=one.upserts, removes=one.removes, stamp=one.stamp)
+            for one in updates
+        ]
 
     @abstractmethod
     async def search(self, tree: TreeId, query: IndexQuery) -> IndexAnswer:

@@ -6,6 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from memory.changes import (
     Annotate,
@@ -21,7 +22,9 @@ from memory.changes import (
     Rewrite,
     Skeleton,
     Step,
+    written,
 )
+from memory.errors import TreeNotFoundError
 from memory.model import ROOT, EventId, Mark, Node, NodeId, TreeId, TreeInfo
 from memory.ports.leases import Lease
 
@@ -39,6 +42,7 @@ __all__ = [
     "Link",
     "LogEntry",
     "Move",
+    "News",
     "Receipt",
     "Rewrite",
     "Seen",
@@ -128,6 +132,21 @@ class TreeStats:
     cost: Cost
     bytes: int
     """What the tree takes in the store, or the store's whole size where it cannot be told apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """What an index needs to know of the commits after one."""
+
+    since: datetime | None
+    """When the commit was made that was asked `after`; None for 0, or where the store does not have it."""
+    seq: int
+    """The last of the commits that were looked at; the one asked `after`, or the tree's last where that is lower, if there are
+    none."""
+    at: datetime | None
+    """When that one was made; None where none was looked at."""
+    nodes: tuple[Node, ...] = ()
+    """Those that the commits made or rewrote, as they are now, with vectors."""
 
 
 class TreeStore(ABC):
@@ -258,6 +277,33 @@ class TreeStore(ABC):
     @abstractmethod
     async def changes(self, tree: TreeId, after: int, *, limit: int = 1000) -> list[LogEntry]:
         """Log entries with `seq` above `after`, ascending, at most `limit`. Leaves' vectors are filled in."""
+
+    async def news(self, after: Mapping[TreeId, int], *, limit: int = 256) -> dict[TreeId, News]:
+        """
+        What the commits after the given ones made and rewrote, of several trees, each as of some moment of the call.
+
+        A store that can asks for them together. Trees that do not exist, or whose history was lost (`losses`), are left out.
+
+        Args:
+            after: of each tree a commit, 0 for none.
+            limit: commits of one tree that are looked at at most.
+        """
+
+        async def of(tree: TreeId, covered: int) -> News | None:
+            try:
+                entries = await self.changes(tree, max(covered - 1, 0), limit=limit + 1)
+            except TreeNotFoundError:
+                return None
+            since = entries[0].at if covered and entries and entries[0].seq == covered else None
+            entries = [entry for entry in entries if entry.seq > covered][:limit]
+            if not entries:
+                return News(since=since, seq=min(covered, (await self.tree(tree)).seq), at=None)
+            made = [step.node if isinstance(step, Rewrite) else step.id for entry in entries for step in written(entry)]
+            found = await self.nodes(tree, list(dict.fromkeys(made)), vectors=True)
+            return News(since=since, seq=entries[-1].seq, at=entries[-1].at, nodes=tuple(found.values()))
+
+        found = await asyncio.gather(*(of(tree, covered) for tree, covered in after.items()))
+        return {tree: news for tree, news in zip(after, found, strict=True) if news is not None}
 
     @abstractmethod
     async def contributions(self, tree: TreeId, node: NodeId, *, limit: int = 10_000) -> list[Contribution]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime
 from weakref import WeakValueDictionary
 
 from memory.changes import Create, LogEntry, Rewrite
+from memory.errors import TreeNotFoundError
 from memory.model import Node, NodeId, NodeKind, TreeId, mark
-from memory.ports.index import IndexEntry, NodeIndex
+from memory.ports.index import IndexEntry, IndexUpdate, NodeIndex
 from memory.ports.store import TreeStore
 from memory.retrieval.text import lexical_text
 
@@ -18,6 +21,10 @@ CHANGES_PER_UPDATE = 256
 
 TOLD_MAX = 16_000_000
 """Characters and bytes of vectors of commits that were told of and are not indexed yet; of older ones the store is asked."""
+
+
+FOLLOWED_MAX = 100_000
+"""Trees that are remembered as followed; with more, all are compared anew."""
 
 
 class Indexing:
@@ -38,6 +45,8 @@ class Indexing:
         self._told: OrderedDict[tuple[TreeId, int], tuple[LogEntry, int]] = OrderedDict()
         """Commits of this process by tree and number, and their sizes."""
         self._told_size = 0
+        self._standings: dict[TreeId, tuple[int, str]] = {}
+        """Of the trees that are followed, the commit that their index was last seen to cover, and its stamp."""
 
     def committed(self, tree: TreeId, entry: LogEntry) -> None:
         """
@@ -78,6 +87,54 @@ class Indexing:
                 await self._index.update(tree, after=covered, seq=entries[-1].seq, upserts=upserts, stamp=_stamp(entries[-1]))
                 covered = await self._index.covered(tree)
             return covered
+
+    async def catch_up_all(self, trees: Sequence[TreeId]) -> bool:
+        """
+        Bring the index of several trees level, or by up to `CHANGES_PER_UPDATE` commits each, with a few calls for all together.
+
+        For whoever follows trees that are written elsewhere. Trees that do not exist are passed over; whoever asks for one of them
+        meanwhile (`catch_up`) does so without waiting for the others.
+
+        Returns:
+            Whether there was anything new.
+        """
+        await self._stand([tree for tree in trees if tree not in self._standings])
+        known = {tree: self._standings[tree] for tree in trees if tree in self._standings}
+        news = await self._store.news({tree: covered for tree, (covered, _) in known.items()}, limit=CHANGES_PER_UPDATE)
+        updates: list[IndexUpdate] = []
+        for tree, (covered, stamp) in known.items():
+            found = news.get(tree)
+            if found is None or found.seq < covered or (covered and found.at and not _is(stamp, covered, found.since)):
+                # The store has another history now, or another process has moved the index on: it is compared the next time.
+                del self._standings[tree]
+                self._compared.discard(tree)
+            elif found.at is not None:
+                entries = [index_entry(node) for node in found.nodes]
+                updates.append(
+                    IndexUpdate(tree=tree, after=covered, seq=found.seq, upserts=entries, stamp=_named(found.seq, found.at))
+                )
+        for update, done in zip(updates, await self._index.update_all(updates) if updates else (), strict=True):
+            if done:
+                self._standings[update.tree] = (update.seq, update.stamp)
+            else:
+                self._standings.pop(update.tree, None)
+        return bool(updates)
+
+    async def _stand(self, trees: Sequence[TreeId]) -> None:
+        """Find out where the index stands for trees that are followed from now on, once it was compared with the store."""
+        if not trees:
+            return
+
+        async def stand(tree: TreeId) -> TreeId | None:
+            with suppress(TreeNotFoundError):
+                await self.catch_up(tree)
+                return tree
+            return None
+
+        if len(self._standings) > FOLLOWED_MAX:
+            self._standings.clear()
+        found = [tree for tree in await asyncio.gather(*map(stand, trees)) if tree is not None]
+        self._standings.update(await self._index.standing(found))
 
     def _take(self, tree: TreeId, covered: int, target: int) -> list[LogEntry]:
         """The commits from `covered` to `target`, at most `CHANGES_PER_UPDATE`, when all were told of; they are forgotten."""
@@ -139,7 +196,15 @@ def _made(entries: Iterable[LogEntry]) -> list[IndexEntry]:
 
 def _stamp(entry: LogEntry) -> str:
     """Tells a commit from one of the same number in another history."""
-    return f"{entry.seq} {entry.at.isoformat()}"
+    return _named(entry.seq, entry.at)
+
+
+def _is(stamp: str, seq: int, at: datetime | None) -> bool:
+    return at is not None and stamp == _named(seq, at)
+
+
+def _named(seq: int, at: datetime) -> str:
+    return f"{seq} {at.isoformat()}"
 
 
 def index_entry(node: Node) -> IndexEntry:

@@ -25,7 +25,7 @@ def stages(log: Path, prefix: str) -> dict[str, float]:
     """Mean milliseconds of each stage of a batch, from the worker's log."""
     lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
     batches = [line for line in lines if line["event"] == "batch" and str(line["topic"]).startswith(prefix)]
-    names = sorted({name for line in batches for name in line if name.endswith("ms")})
+    names = sorted({name for line in batches for name in line if name.endswith("ms") or name in ("records", "jobs", "trees")})
     return {name: float(np.mean([line.get(name, 0.0) for line in batches])) for name in names}
 
 

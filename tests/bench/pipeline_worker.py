@@ -73,7 +73,7 @@ class Measured(Runtime[Ingesting]):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-def say(records: int, begun: float, used: float, **more: float) -> None:
+def say(records: int, begun: float, used: float) -> None:
     """One line of figures."""
     seconds = time.perf_counter() - begun
     figures = {
@@ -83,7 +83,7 @@ def say(records: int, begun: float, used: float, **more: float) -> None:
         "cpu_us_per_record": (time.process_time() - used) / records * 1e6,
         "rss_mb": int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20,
         "rss_max_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        **more,
+        "begun": begun,
     }
     print(json.dumps(figures), flush=True)
 

@@ -1,9 +1,12 @@
 """
 From the sending of an event to Kafka until it can be found: committed in Redis and covered by an index that follows the log.
 
-Events come evenly, at half the rate that one worker was measured to keep up with; one of two processes is the worker, the other
-sends and follows. `python -m tests.bench.searchable [--rate RECORDS_PER_S] [--seconds 20] [--trees 8]`; without a rate it is
-measured first.
+Three processes beside broker and Redis, all on this machine: worker, follower (`tests.bench.follower`) and sender. The peak is
+measured first, on records that are on the topic already: of the worker alone, and of worker and follower side by side, from the
+first record taken until the last is covered. What follows comes evenly, at half of each. Processor time is counted by process,
+so that a run on a loaded machine can be compared with another.
+
+`python -m tests.bench.searchable [--rate RECORDS_PER_S] [--seconds 20] [--trees 8]`; with a rate only that one is measured.
 """
 
 from __future__ import annotations
@@ -11,68 +14,91 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import signal
+import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import ClassVar
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
-from memory.adapters.embedded.index.node_index import EmbeddedNodeIndex
-from memory.adapters.redis import Link, RedisSettings, RedisTreeStore
-from memory.errors import TreeNotFoundError
-from memory.model import NodeId, TreeId
-from memory.ports.index import IndexEntry
 from memory.records import Turn
-from memory.service.indexing import Indexing
 from streams.broker import Broker
 from streams.events import encode
 from streams.producing import Message, Producer
 from streams.topics import record_key, topics
-from tests.bench.installation import Installation, corpus, installed
-from tests.bench.pipeline import throughput
+from tests.bench.installation import ROOT, Installation, corpus, installed, send
+from tests.bench.pipeline import stages, throughput
 
 TICK = 0.01  # seconds
-WARM_UP = 2.0  # seconds of events that are not counted: the worker joins its group, trees are made
+WARM_UP = 8.0  # seconds of events that are not counted: the worker joins its group, trees are made, the broker is compiled
 MEASURED_FIRST = 10_000
-PAUSE = 0.005  # seconds between two looks at the log
-LATEST = 60.0  # seconds after the last was sent
+LATEST = 120.0  # seconds after the last was sent
 
 
-class Noting(EmbeddedNodeIndex):
-    """Notes when each event came to be covered."""
+class Watch:
+    """Processor seconds of processes, by name."""
 
-    covered_at: ClassVar[dict[str, float]] = {}
+    def __init__(self, processes: Mapping[str, int]) -> None:
+        self._processes = processes
+        self._before = {name: self._used(number) for name, number in processes.items()}
 
-    async def update(
-        self, tree: TreeId, *, after: int, seq: int, upserts: Sequence[IndexEntry], removes: Sequence[NodeId] = (), stamp: str = ""
-    ) -> bool:
-        """Take the entries over."""
-        done = await super().update(tree, after=after, seq=seq, upserts=upserts, removes=removes, stamp=stamp)
-        now = time.perf_counter()
-        for entry in upserts:
-            if entry.event_id is not None:
-                self.covered_at.setdefault(entry.event_id, now)
-        return done
+    @staticmethod
+    def _used(process: int) -> float:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-
-async def follow(indexing: Indexing, trees: Sequence[TreeId]) -> None:
-    """Keep the index level with the store, for ever."""
-    while True:
-        for tree in trees:
-            with suppress(TreeNotFoundError):  # not made yet
-                await indexing.catch_up(tree)
-        await asyncio.sleep(PAUSE)
+    def per_record(self, records: int) -> dict[str, int]:
+        """Microseconds a record since this was made."""
+        return {
+            f"{name}_us_per_record": round((self._used(number) - self._before[name]) / records * 1e6)
+            for name, number in self._processes.items()
+        }
 
 
-async def until_covered(index: Noting, count: int, following: asyncio.Task[None]) -> None:
-    """Wait until so many events are covered."""
-    end = time.perf_counter() + LATEST
-    while len(index.covered_at) < count:
-        if following.done() or time.perf_counter() > end:
-            raise AssertionError(f"{len(index.covered_at)} of {count} events came to be covered")
-        await asyncio.sleep(TICK)
+class Follower:
+    """The process that follows."""
+
+    def __init__(self, process: Process, output: Path) -> None:
+        self.process = process
+        self._output = output
+
+    @classmethod
+    async def start(cls, own: Installation, records: Sequence[Turn], marks: Sequence[int]) -> Follower:
+        """Begin to follow the records' trees."""
+        name = own.settings.kafka.prefix
+        trees, output = own.folder / f"{name}-trees.json", own.folder / f"{name}-covered.json"
+        trees.write_text(json.dumps(sorted({record.tree for record in records})))
+        arguments = [str(trees), str(own.folder / f"{name}-index.db"), str(output), *map(str, marks)]
+        environment = {**os.environ, **own.environment, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.bench.follower", *arguments, cwd=ROOT, env=environment, stdout=PIPE
+        )
+        return cls(process, output)
+
+    async def reached(self) -> dict[str, int]:
+        """What it says at the next mark."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(LATEST):
+            line = await self.process.stdout.readline()
+        if not line:
+            raise AssertionError("the follower ended early")
+        said: dict[str, int] = json.loads(line)
+        return said
+
+    async def covered(self) -> dict[str, float]:
+        """When each event came to be covered, once all are."""
+        await self.process.wait()
+        found: dict[str, float] = json.loads(self._output.read_text())
+        return found
+
+    async def end(self) -> None:
+        """End it if it has not ended."""
+        if self.process.returncode is None:
+            self.process.kill()
+            await self.process.wait()
 
 
 async def feed(servers: Installation, records: Sequence[Turn], rate: float) -> dict[str, float]:
@@ -105,48 +131,84 @@ async def _feed(producer: Producer, name: str, records: Sequence[Turn], rate: fl
     await asyncio.gather(*sending)
 
 
-async def measure(servers: Installation, rate: float, seconds: float, trees: int) -> dict[str, float]:
+async def measure(servers: Installation, name: str, rate: float, seconds: float, trees: int) -> dict[str, float]:
     """One worker, one sender, one follower."""
-    own = servers.fresh("searchable")
+    own = servers.fresh(name, BANYAN_REDIS_PREFIX=name)  # the trees' names are the same in every run
     await own.install()
     count = int(rate * (seconds + WARM_UP))
     records, vectors = corpus(count, trees)
-    file = servers.folder / "searchable.npy"
+    file = servers.folder / f"{name}.npy"
     np.save(file, vectors)
     worker = own.start("ingest", str(file), "0")
-    link = await Link.open(RedisSettings(url=servers.redis.url))
-    index = await Noting.open(servers.folder / "index.db")
-    names = sorted({TreeId(record.tree) for record in records})
-    following = asyncio.ensure_future(follow(Indexing(store=RedisTreeStore(link), index=index), names))
+    early = records[: int(rate * WARM_UP)]
+    follower = await Follower.start(own, records, [len(early), count])
     try:
-        early = records[: int(rate * WARM_UP)]
         await feed(own, early, rate)
-        await until_covered(index, len(early), following)
+        await follower.reached()
+        assert servers.redis.process is not None
+        processes = {
+            "worker": worker.pid,
+            "follower": follower.process.pid,
+            "redis": servers.redis.process.pid,
+            "broker": servers.broker.pid,
+            "sender": os.getpid(),
+        }
+        watch = Watch(processes)
         sent = await feed(own, records[len(early) :], rate)
-        await until_covered(index, count, following)
+        await follower.reached()
+        used = watch.per_record(count - len(early))
+        covered = await follower.covered()
     finally:
-        following.cancel()
+        await follower.end()
         worker.send_signal(signal.SIGTERM)
         worker.wait()
-        await index.close()
-        await link.close()
-    took = [index.covered_at[name] - at for name, at in sent.items()]
+    took = [covered[event] - at for event, at in sent.items()]
     return {
         "rate": round(rate),
         "p50_ms": round(float(np.percentile(took, 50)) * 1000, 1),
         "p99_ms": round(float(np.percentile(took, 99)) * 1000, 1),
         "events": len(took),
+        **used,
+        **{f"batch_{stage}": round(value, 1) for stage, value in stages(servers.folder / "ingest.log", name).items()},
     }
+
+
+async def peak(servers: Installation, trees: int) -> float:
+    """Records a second of worker and follower side by side, from the first taken until the last is covered."""
+    own = servers.fresh("together", BANYAN_REDIS_PREFIX="together")
+    await own.install()
+    records, vectors = corpus(MEASURED_FIRST, trees)
+    file = servers.folder / "together.npy"
+    np.save(file, vectors)
+    await send(own.settings, records)
+    follower = await Follower.start(own, records, [len(records)])
+    worker = own.start("ingest", str(file), str(len(records)))
+    try:
+        await follower.reached()
+        covered = await follower.covered()
+        out, _ = await asyncio.to_thread(worker.communicate)
+    finally:
+        await follower.end()
+        worker.kill()
+        worker.wait()
+    said = json.loads(out.splitlines()[-1])
+    return len(records) / (max(covered.values()) - float(said["begun"]))
 
 
 async def main(rate: float, seconds: float, trees: int) -> None:
     """Measure and print."""
+    figures: dict[str, float | dict[str, float]] = {}
     with installed() as servers:
-        if not rate:
+        if rate:
+            figures["given"] = await measure(servers, "given", rate, seconds, trees)
+        else:
             records, vectors = corpus(MEASURED_FIRST, trees)
-            peak = await throughput(servers, "peak", records, vectors)
-            rate = peak["records_per_s"] / 2
-        print(json.dumps(await measure(servers, rate, seconds, trees)))
+            alone = float((await throughput(servers, "alone", records, vectors))["records_per_s"])
+            together = await peak(servers, trees)
+            figures |= {"peak_alone": round(alone), "peak_together": round(together)}
+            figures["half_together"] = await measure(servers, "half", together / 2, seconds, trees)
+            figures["half_alone"] = await measure(servers, "more", alone / 2, seconds, trees)
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

@@ -8,11 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memory.model import NodeId
-from memory.ports.index import NodeIndex
+from memory.model import NodeId, TreeId
+from memory.ports.index import IndexUpdate, NodeIndex
 from tests.contract.node_indexes import Opener
 from tests.fakes.index_entries import OTHER, TREE, D, about, clustered, fill, leaf, nodes, summary, summed_up
 from tests.fakes.plain_index import unit
+
+EMPTY, UNKNOWN = TreeId("empty"), TreeId("unknown")
 
 
 async def test_one_vector_dimension_a_tree(index: NodeIndex) -> None:
@@ -102,3 +104,22 @@ async def test_a_tree_dropped_and_made_again_elsewhere_is_seen_as_the_new_one(op
     await writer.drop(TREE)
     await fill(writer, [leaf(100 + number, text="paper") for number in range(5)], batch=1)
     assert nodes((await reader.search(TREE, about("copper"))).found) == {f"n{100 + number}" for number in range(5)}
+
+
+async def test_several_trees_are_moved_on_together_each_as_by_itself(index: NodeIndex) -> None:
+    await index.update(OTHER, after=0, seq=4, upserts=[leaf(9, text="copper")], stamp="four")
+    updates = [
+        IndexUpdate(tree=TREE, after=0, seq=2, upserts=[leaf(1, text="river"), leaf(2, text="stone")], stamp="two"),
+        IndexUpdate(tree=OTHER, after=3, seq=5, upserts=[leaf(3, text="lantern")], stamp="never"),
+        IndexUpdate(tree=EMPTY, after=0, seq=1, upserts=[], stamp="one"),
+    ]
+    assert await index.update_all(updates) == [True, False, True]
+    assert await index.standing([TREE, OTHER, EMPTY, UNKNOWN]) == {
+        TREE: (2, "two"),
+        OTHER: (4, "four"),
+        EMPTY: (1, "one"),
+        UNKNOWN: (0, ""),
+    }
+    assert nodes((await index.search(TREE, about("river stone"))).found) == {"n1", "n2"}
+    assert nodes((await index.search(OTHER, about("lantern copper"))).found) == {"n9"}
+    assert await index.update_all([]) == []

@@ -39,6 +39,12 @@ class KafkaServer:
         """`host:port`."""
         return f"127.0.0.1:{self.node.port}"
 
+    @property
+    def pid(self) -> int:
+        """Number of its process, which must be running."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Start it and wait until it answers."""
         with (self.node.folder / "broker.log").open("ab") as log:

@@ -110,7 +110,14 @@ class LoggedCommit(msgspec.Struct, array_like=True):
     steps: list[LoggedStep]
 
 
+class LoggedTime(msgspec.Struct, array_like=True):
+    """The beginning of a body."""
+
+    at: datetime
+
+
 _commits = msgspec.msgpack.Decoder(LoggedCommit)
+_times = msgspec.msgpack.Decoder(LoggedTime)
 _trees = msgspec.msgpack.Decoder(StoredTree)
 _names = msgspec.msgpack.Decoder(list[str])
 _contents = msgspec.msgpack.Decoder(tuple[str, bytes | None])
@@ -279,6 +286,17 @@ def encode_commit(
             case Link():
                 logged.append(LoggedLink(numbers[step.node], tuple([numbers[node] for node in step.others]), step.weights))
     return encode(LoggedCommit(at, list(events), logged))
+
+
+def decode_time(body: bytes) -> datetime:
+    """When a commit was made."""
+    return _times.decode(body).at
+
+
+def decode_written(names: bytes, body: bytes) -> tuple[datetime, list[NodeId]]:
+    """When a commit was made, and the nodes that it made or rewrote."""
+    nodes, commit = _names.decode(names), _commits.decode(body)
+    return commit.at, [NodeId(nodes[one.node - 1]) for one in commit.steps if isinstance(one, LoggedCreate | LoggedRewrite)]
 
 
 def decode_entry(seq: bytes, names: bytes, body: bytes, leaves: bytes, dimension: int) -> LogEntry:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from memory.adapters.codec import STORED
-from memory.adapters.redis import snapshot
+from memory.adapters.redis import news, snapshot
 from memory.adapters.redis.codec import (
     NUMBER,
     ROW,
@@ -37,6 +37,7 @@ from memory.ports.store import (
     Cost,
     DirtyNode,
     LogEntry,
+    News,
     Receipt,
     Seen,
     Skeleton,
@@ -288,6 +289,10 @@ class RedisTreeStore(TreeStore):
             if not more or len(entries) >= limit:
                 return entries
             after = entries[-1].seq
+
+    async def news(self, after: Mapping[TreeId, int], *, limit: int = 256) -> dict[TreeId, News]:
+        """What commits made and rewrote, in two rounds for all trees."""
+        return await news.news(self._link, self._history, after, limit=limit)
 
     async def contributions(self, tree: TreeId, node: NodeId, *, limit: int = 10_000) -> list[Contribution]:
         """Contributions of a node."""

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,13 +23,11 @@ from memory.adapters.embedded.files import connect, set_wal, transaction, transl
 from memory.adapters.embedded.index.segment import (
     Segment,
     SegmentDamagedError,
-    concatenate,
     decode,
     encode,
-    grouped,
     merge,
-    survivors,
 )
+from memory.adapters.embedded.index.tidying import SEGMENT_ROWS_MAX, compacted, due
 from memory.errors import StoreDamagedError, StoreUnavailableError, TreeMismatchError
 from memory.model import MARK_BITS
 
@@ -48,10 +45,6 @@ CREATE INDEX IF NOT EXISTS segments_by_tree ON segments (tree, last, id, size);
 """`incarnation` differs for a tree that was dropped and made again; `alive` counts the rows that no later one superseded, going by
 when their nodes were made; a compaction counts them."""
 
-SEGMENT_ROWS_MAX = 16_384
-"""Segments of this size are merged no more, only compacted."""
-SEGMENT_FAN = 8
-"""Neighbouring segments of about one size that are merged into one, or fewer when those make one of SEGMENT_ROWS_MAX."""
 COMPACT_GROWTH = 2
 """A tree whose segments hold this many times the rows that count and as many more as this times SEGMENT_ROWS_MAX is compacted: its
 largest segments too lose the rows that later commits superseded. One that only grows never is."""
@@ -71,6 +64,23 @@ class Reach:
 
 
 NOWHERE = Reach(0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """A segment that brings a tree from one commit to another."""
+
+    tree: str
+    after: int
+    """Where it must stand."""
+    seq: int
+    """Where it stands afterwards."""
+    dimension: int
+    """Of the segment's vectors; 0 when it has none."""
+    segment: Callable[[], Segment | None]
+    """Makes it; not called when the tree is seen to stand elsewhere. None when nothing is to be kept."""
+    stamp: str = ""
+    """Kept with where it stands."""
 
 
 class SegmentFile:
@@ -129,49 +139,33 @@ class SegmentFile:
 
     # ------------------------------------------------------------------------------------------------------------ writes
 
-    def append(
-        self, tree: str, *, after: int, seq: int, dimension: int, segment: Callable[[], Segment | None], stamp: str = ""
-    ) -> bool:
-        """
-        Add a segment that brings the tree from `after` to `seq`; False when the tree does not stand at `after`.
+    def standing(self, trees: Sequence[str]) -> list[tuple[int, str]]:
+        """Where the file stands for each of the trees, and what the last update of each was stamped with."""
 
-        Args:
-            tree: name of the tree.
-            after: where it must stand.
-            seq: where it stands afterwards.
-            dimension: of the segment's vectors; 0 when it has none.
-            segment: makes it; not called when the tree is seen to stand elsewhere. None when nothing is to be kept.
-            stamp: kept with where it stands.
+        def read(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+            rows = (connection.execute("SELECT seq, stamp FROM trees WHERE tree = ?", (tree,)).fetchone() for tree in trees)
+            return [(int(row[0]), str(row[1])) if row else (0, "") for row in rows]
+
+        return self._guarded(read)
+
+    def append(self, wanted: Sequence[Append]) -> list[bool]:
+        """
+        Add segments, each of another tree, all in one transaction; tells of each whether the tree stood where it must.
 
         Raises:
-            TreeMismatchError: vectors of another dimension than the tree's.
+            TreeMismatchError: vectors of another dimension than the tree's; nothing was added.
         """
-        if self.reach(tree).seq != after:
-            return False
-        made = segment()
-        row = None if made is None else (_size(made), encode(made))
-        alive = 0 if made is None else int(np.count_nonzero(made.marks >> MARK_BITS > after)) - len(made.removed)
+        fit = [self.reach(one.tree).seq == one.after for one in wanted]
+        rows = [_Row.of(one) for one, fits in zip(wanted, fit, strict=True) if fits]
+        if not rows:
+            return fit
 
-        def write(connection: sqlite3.Connection) -> bool:
+        def write(connection: sqlite3.Connection) -> list[bool]:
             with transaction(connection, write=True):
-                if _reach(connection, tree).seq != after:
-                    return False
-                connection.execute(
-                    "INSERT INTO trees (tree, incarnation, seq, dimension, stamp, alive) VALUES (?1, ?2, ?3, ?4, ?5, max(?6, 0))"
-                    " ON CONFLICT (tree) DO UPDATE SET seq = ?3, dimension = CASE dimension WHEN 0 THEN ?4 ELSE dimension END,"
-                    " stamp = ?5, alive = max(alive + ?6, 0)",
-                    (tree, int.from_bytes(os.urandom(7)) + 1, seq, dimension, stamp, alive),
-                )
-                (known,) = connection.execute("SELECT dimension FROM trees WHERE tree = ?", (tree,)).fetchone()
-                if dimension and known != dimension:
-                    raise TreeMismatchError(f"tree {tree} is indexed with {known} dimensions, an update has {dimension}")
-                if row is not None:
-                    connection.execute(
-                        "INSERT INTO segments (tree, last, size, data) VALUES (?, ?, ?, ?)", (tree, seq, row[0], row[1])
-                    )
-                return True
+                return [_write(connection, row) for row in rows]
 
-        return self._guarded(write, writes=True)
+        written = iter(self._guarded(write, writes=True))
+        return [fits and next(written) for fits in fit]
 
     def drop(self, tree: str) -> None:
         """Forget the tree."""
@@ -218,7 +212,7 @@ class SegmentFile:
             self._replace(self._generation)
             return False
         last = rows[-1][0]
-        merged = [(_size(part), encode(part)) for part in (_compacted(parts) if compact else [merge(parts)])]
+        merged = [(_size(part), encode(part)) for part in (compacted(parts) if compact else [merge(parts)])]
 
         def write(connection: sqlite3.Connection) -> bool:
             with suppress(_OvertakenError), transaction(connection, write=True):
@@ -352,40 +346,48 @@ def translated_os(path: Path) -> Iterator[None]:
         raise StoreUnavailableError(f"{path} is damaged and cannot be replaced: {error.strerror}") from error
 
 
-def due(sizes: Sequence[int]) -> slice | None:
-    """
-    SEGMENT_FAN or more neighbours of one size class or below, the smallest class first; None when there are none.
-
-    No more of them than make a segment of SEGMENT_ROWS_MAX: a merge holds up whoever works beside it.
-    """
-    for level in range(tier(SEGMENT_ROWS_MAX - 1) + 1):
-        start = 0
-        for place, size in enumerate([*sizes, SEGMENT_ROWS_MAX]):
-            if size >= SEGMENT_ROWS_MAX or tier(size) > level:
-                if place - start >= SEGMENT_FAN:
-                    reached = (at for at, rows in enumerate(accumulate(sizes[start:place]), start + 1) if rows >= SEGMENT_ROWS_MAX)
-                    return slice(start, next(reached, place))
-                start = place + 1
-    return None
-
-
-def tier(size: int) -> int:
-    """Size class: SEGMENT_FAN segments of one class make one of the next."""
-    return 0 if size < SEGMENT_FAN else (size.bit_length() - 1) // (SEGMENT_FAN.bit_length() - 1)
-
-
 def _size(segment: Segment) -> int:
     return len(segment.nodes) + len(segment.removed)
 
 
-def _compacted(segments: Sequence[Segment]) -> list[Segment]:
-    """The rows that still count, in segments that are merged no more; removals stay, for readers that stand further back."""
-    masks, removed = survivors(segments)
-    groups = grouped([int(np.count_nonzero(mask)) for mask in masks], SEGMENT_ROWS_MAX)
-    return [
-        concatenate(segments[group], masks[group], removed=list(removed.items()) if group.stop == len(segments) else [])
-        for group in groups
-    ]
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """An append as it is written: made outside the transaction."""
+
+    wanted: Append
+    size: int
+    data: bytes | None
+    alive: int
+    """Rows that are there more than before."""
+
+    @classmethod
+    def of(cls, wanted: Append) -> _Row:
+        made = wanted.segment()
+        if made is None:
+            return cls(wanted, 0, None, 0)
+        fresh = int(np.count_nonzero(made.marks >> MARK_BITS > wanted.after))
+        return cls(wanted, _size(made), encode(made), fresh - len(made.removed))
+
+
+def _write(connection: sqlite3.Connection, row: _Row) -> bool:
+    """One append, inside a transaction; False when the tree does not stand where it must."""
+    one = row.wanted
+    if _reach(connection, one.tree).seq != one.after:
+        return False
+    connection.execute(
+        "INSERT INTO trees (tree, incarnation, seq, dimension, stamp, alive) VALUES (?1, ?2, ?3, ?4, ?5, max(?6, 0))"
+        " ON CONFLICT (tree) DO UPDATE SET seq = ?3, dimension = CASE dimension WHEN 0 THEN ?4 ELSE dimension END,"
+        " stamp = ?5, alive = max(alive + ?6, 0)",
+        (one.tree, int.from_bytes(os.urandom(7)) + 1, one.seq, one.dimension, one.stamp, row.alive),
+    )
+    (known,) = connection.execute("SELECT dimension FROM trees WHERE tree = ?", (one.tree,)).fetchone()
+    if one.dimension and known != one.dimension:
+        raise TreeMismatchError(f"tree {one.tree} is indexed with {known} dimensions, an update has {one.dimension}")
+    if row.data is not None:
+        connection.execute(
+            "INSERT INTO segments (tree, last, size, data) VALUES (?, ?, ?, ?)", (one.tree, one.seq, row.size, row.data)
+        )
+    return True
 
 
 def _reach(connection: sqlite3.Connection, tree: str) -> Reach:

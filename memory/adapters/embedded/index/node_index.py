@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import ParamSpec, Self, TypeVar
 
 from memory.adapters.embedded.index import lexical, segment
-from memory.adapters.embedded.index.file import NOWHERE, SEGMENT_FAN, Reach, SegmentFile
+from memory.adapters.embedded.index.file import NOWHERE, Append, Reach, SegmentFile
 from memory.adapters.embedded.index.lexical import Tokenize
 from memory.adapters.embedded.index.tree import LoadedTree
 from memory.model import NodeId, TreeId
 from memory.ports import index as ports
-from memory.ports.index import Candidates, IndexAnswer, IndexEntry, IndexQuery
+from memory.ports.index import Candidates, IndexAnswer, IndexEntry, IndexQuery, IndexUpdate
 
 FORMAT = 3
 """Of segments and tables; a file of another format is made anew."""
@@ -27,6 +27,8 @@ PROBE = "Ana's 2 naïve cafés were running—not far from Łódź, on 2026-05-0
 """What the tokenizer makes of this tells whether a file was made with the same tokenizer."""
 THREADS = 4
 NONE = Candidates.of(())
+TIDY_AFTER = 64
+"""Updates after which a tree's segments are merged: after eight of few rows each, merging took twice the time of the updates."""
 SEGMENTS_UNTIDY = 100
 """A tree read from more segments is tidied, whoever left it so."""
 
@@ -108,7 +110,15 @@ class EmbeddedNodeIndex(ports.NodeIndex):
         removes: Sequence[NodeId] = (),
         stamp: str = "",
     ) -> bool:
-        return await self._run(self._update, tree, after, seq, upserts, removes, stamp)
+        update = IndexUpdate(tree=tree, after=after, seq=seq, upserts=upserts, removes=removes, stamp=stamp)
+        [done] = await self._run(self._update, [update])
+        return done
+
+    async def standing(self, trees: Sequence[TreeId]) -> dict[TreeId, tuple[int, str]]:  # noqa: D102
+        return dict(zip(trees, await self._run(self._file.standing, trees), strict=True))
+
+    async def update_all(self, updates: Sequence[IndexUpdate]) -> list[bool]:  # noqa: D102
+        return await self._run(self._update, updates)
 
     async def stamp(self, tree: TreeId) -> str:  # noqa: D102
         return await self._run(self._file.stamp, tree)
@@ -138,25 +148,29 @@ class EmbeddedNodeIndex(ports.NodeIndex):
 
     # ------------------------------------------------------------------------------------------------------- in a thread
 
-    def _update(
-        self, tree: TreeId, after: int, seq: int, upserts: Sequence[IndexEntry], removes: Sequence[NodeId], stamp: str
-    ) -> bool:
+    def _update(self, updates: Sequence[IndexUpdate]) -> list[bool]:
+        done = self._file.append([self._append(update) for update in updates])
+        for update, fitted in zip(updates, done, strict=True):
+            if not fitted:
+                continue
+            held = self._held(update.tree)
+            with held.lock:
+                if held.loaded is not None:
+                    self._current(update.tree, held)
+                held.untidy += 1
+                self._tidy_soon(update.tree, held)
+        return done
+
+    def _append(self, update: IndexUpdate) -> Append:
+        upserts, removes = update.upserts, update.removes
         dimension = len(upserts[0].vector) if upserts else 0
 
         def made() -> segment.Segment | None:
             if not upserts and not removes:
                 return None
-            return segment.build(upserts, removes, seq=seq, dimension=dimension, tokenize=self._tokenize)
+            return segment.build(upserts, removes, seq=update.seq, dimension=dimension, tokenize=self._tokenize)
 
-        if not self._file.append(tree, after=after, seq=seq, dimension=dimension, segment=made, stamp=stamp):
-            return False
-        held = self._held(tree)
-        with held.lock:
-            if held.loaded is not None:
-                self._current(tree, held)
-            held.untidy += 1
-            self._tidy_soon(tree, held)
-        return True
+        return Append(tree=update.tree, after=update.after, seq=update.seq, dimension=dimension, segment=made, stamp=update.stamp)
 
     def _search(self, tree: TreeId, query: IndexQuery) -> IndexAnswer:
         held = self._held(tree)
@@ -185,7 +199,7 @@ class EmbeddedNodeIndex(ports.NodeIndex):
             self._trees.pop(tree, None)
 
     def _tidy_soon(self, tree: TreeId, held: _Held) -> None:
-        if held.untidy >= SEGMENT_FAN and (held.tidying is None or held.tidying.done()) and not self._closed:
+        if held.untidy >= TIDY_AFTER and (held.tidying is None or held.tidying.done()) and not self._closed:
             held.untidy = 0
             held.tidying = self._pool.submit(self._tidy, tree, held)
 

@@ -9,6 +9,7 @@ import pytest
 
 from memory.model import NodeKind, TreeId
 from memory.ports.index import IndexQuery, Scope
+from memory.ports.store import TreeStore
 from memory.service.indexing import Indexing, index_entry
 from tests.fakes.memory_index import MemoryIndex
 from tests.fakes.world import TREE, World, turn, turns
@@ -202,3 +203,73 @@ async def test_of_what_it_is_told_it_keeps_a_bounded_part(world: World, monkeypa
         await world.put(turn(number))
     await indexing.catch_up(TREE)
     await assert_level(world, index)
+
+
+async def test_trees_that_are_followed_stay_level_at_two_calls_a_round(make_world: MakeWorld) -> None:
+    world = make_world()
+    trees = [TreeId(f"t{number}") for number in range(5)]
+    counted: list[str] = []
+    index, store = MemoryIndex(), world.store
+    indexing = Indexing(store=_Counting(store, counted), index=index)  # type: ignore[arg-type]
+    for tree in trees[:4]:
+        await world.put(turn(0, tree=tree))
+    assert not await indexing.catch_up_all(trees), "what was behind is caught up tree by tree"
+    for tree in trees:  # the last of them is made only now
+        await world.put(turn(1, tree=tree), turn(2, tree=tree))
+    await indexing.catch_up_all(trees)
+    for tree in trees:
+        await assert_level(world, index, tree)
+    counted.clear()
+    for start in range(10, 30, 5):
+        for tree in trees:
+            await world.put(*(turn(number, tree=tree) for number in range(start, start + 5)))
+        assert await indexing.catch_up_all(trees)
+        for tree in trees:
+            await assert_level(world, index, tree)
+    assert not await indexing.catch_up_all(trees)
+    assert counted == ["news"] * 5, "one call of the store for all trees"
+
+
+async def test_one_that_is_followed_goes_on_where_another_process_left_it(world: World) -> None:
+    index = MemoryIndex()
+    ours, other = (Indexing(store=world.store, index=index) for _ in range(2))
+    for number in range(12):
+        await world.put(turn(number))
+        await (other if number % 3 else ours).catch_up_all([TREE])
+    while await ours.catch_up_all([TREE]) or index.seqs[TREE] < 12:
+        pass
+    await assert_level(world, index)
+
+
+@pytest.mark.parametrize("more", [-3, 0, 7], ids=["behind it", "as far", "past it"])
+async def test_one_that_is_followed_into_another_history_is_made_anew(make_world: MakeWorld, more: int) -> None:
+    """The store was restored from an older copy while it was followed."""
+    lost, restored = make_world("lost"), make_world("restored")
+    index = MemoryIndex()
+    for number in range(9):
+        await lost.put(turn(number, f"gone{number}"))
+    reached = await Indexing(store=lost.store, index=index).catch_up(TREE)
+    await restored.clock.sleep(60)
+    for number in range(reached + more):
+        await restored.put(turn(number, f"kept{number}"))
+    following = Indexing(store=restored.store, index=index)
+    following._standings[TREE] = (reached, index.stamps[TREE])  # as if it had followed the other
+    following._compared.add(TREE)
+    for number in range(3):
+        await following.catch_up_all([TREE])
+        await restored.put(turn(100 + number))
+    await following.catch_up_all([TREE])
+    await following.catch_up_all([TREE])
+    await assert_level(restored, index)
+
+
+class _Counting:
+    """A store whose calls are noted."""
+
+    def __init__(self, store: TreeStore, calls: list[str]) -> None:
+        self._store = store
+        self._calls = calls
+
+    def __getattr__(self, name: str) -> object:
+        self._calls.append(name)
+        return getattr(self._store, name)

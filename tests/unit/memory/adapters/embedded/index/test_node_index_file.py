@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memory.adapters.embedded.index import file, lexical, tree
+from memory.adapters.embedded.index import file, lexical, node_index, tidying, tree
 from memory.adapters.embedded.index.node_index import EmbeddedNodeIndex
 from memory.adapters.embedded.index.segment import Segment
 from memory.errors import StoreUnavailableError
@@ -121,7 +121,7 @@ async def test_an_update_that_is_overtaken_while_it_is_made_does_nothing(tmp_pat
     def words(text: str) -> list[str]:
         # Runs between the first look at where the tree stands and the transaction that moves it on.
         if overtaking:
-            assert other._file.append(TREE, after=0, seq=7, dimension=0, segment=lambda: None)
+            assert other._file.append([file.Append(tree=TREE, after=0, seq=7, dimension=0, segment=lambda: None)]) == [True]
         return lexical.words(text)
 
     index = await EmbeddedNodeIndex.open(path, tokenize=words)
@@ -204,14 +204,16 @@ async def test_trees_leave_memory_least_recently_used_first() -> None:
 
 
 async def test_a_tree_that_only_grows_is_never_rewritten_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file, "SEGMENT_ROWS_MAX", 32)
+    for module in (file, tidying):
+        monkeypatch.setattr(module, "SEGMENT_ROWS_MAX", 32)
+    monkeypatch.setattr(node_index, "TIDY_AFTER", 8)
     compactions: list[int] = []
 
     def noted(parts: Sequence[Segment]) -> list[Segment]:
         compactions.append(len(parts))
         return list(parts)
 
-    monkeypatch.setattr(file, "_compacted", noted)
+    monkeypatch.setattr(file, "compacted", noted)
     index = await EmbeddedNodeIndex.open(tmp_path / "index.db")
     for seq in range(1, 61):
         grown = [replace(entry(10 * seq + row, "word"), mark=mark(seq, row)) for row in range(10)]
@@ -226,7 +228,7 @@ async def test_a_tree_that_only_grows_is_never_rewritten_whole(tmp_path: Path, m
 
 
 def test_a_merge_takes_no_more_segments_than_make_a_whole_one() -> None:
-    half = file.SEGMENT_ROWS_MAX // 2
-    assert file.due([half] * 8) == slice(0, 2)
-    assert file.due([100] * 8) == slice(0, 8)
-    assert file.due([100] * 7) is None
+    half = tidying.SEGMENT_ROWS_MAX // 2
+    assert tidying.due([half] * 8) == slice(0, 2)
+    assert tidying.due([100] * 8) == slice(0, 8)
+    assert tidying.due([100] * 7) is None

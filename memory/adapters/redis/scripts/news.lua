@@ -1,0 +1,29 @@
+#!lua flags=no-writes
+-- What the commits after one say of the nodes they made and rewrote, without any vectors of leaves.
+--
+-- KEYS  1 state  2 log
+-- ARGV  1 commits after this one  2 at most so many  3 bytes after which no more are added  4 a commit that the caller has seen, or
+--       "0"  5 its name
+-- REPLY {last commit, its name, body of the commit given (false for 0, and where it is not in the log), {seq, names, body}, …};
+--       {} when the commit that the caller has seen is not in this history
+-- ERROR NOTREE
+-- COST  O(entries, bounded by the arguments); two reads where there is nothing new
+-- include: lib_rows
+-- include: lib_log
+
+local state = redis.call('HMGET', KEYS[1], 'seq', 'head')
+if not state[1] then return NO_TREE end
+if lost(KEYS[1], KEYS[2], ARGV[4], ARGV[5]) then return {} end
+local reply = {state[1], state[2] or '', false}
+if tonumber(state[1]) == tonumber(ARGV[1]) then return reply end
+local size = 0
+for _, one in ipairs(redis.call('XRANGE', KEYS[2], ARGV[1] .. '-0', '+', 'COUNT', tonumber(ARGV[2]) + 1)) do
+  local seq, fields = string.match(one[1], '^(%d+)'), fields_of(one[2])
+  if seq == ARGV[1] then
+    reply[3] = fields.b
+  elseif size < tonumber(ARGV[3]) and #reply - 3 < tonumber(ARGV[2]) then
+    reply[#reply + 1] = {seq, fields.n, fields.b}
+    size = size + #fields.n + #fields.b
+  end
+end
+return reply
