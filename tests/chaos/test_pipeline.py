@@ -34,12 +34,12 @@ LONG = replace(
     lease=10.0,
     stopped=15.0,
     linger=5.0,
-    settle=1_800.0,
+    settle=5_400.0,
 )
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(7_200 if EVENTS else 600)
+@pytest.mark.timeout(10_800 if EVENTS else 600)
 async def test_every_event_once_and_nothing_left_over(tmp_path: Path) -> None:
     plan = LONG if EVENTS else SHORT
     print(plan)
