@@ -20,7 +20,7 @@ from streams.cli.console import Progress, counted, duration
 from streams.cli.evaluate_sessions import measure
 from streams.cli.ingest import wait_for_summaries
 from streams.cli.interrupts import Interrupts
-from streams.evaluation.choices import STRATEGIES, chosen_for
+from streams.evaluation.choices import FORMATS, STRATEGIES, chosen_for
 
 if TYPE_CHECKING:
     from memory.local import LocalMemory
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from streams.evaluation.run import Filled, StrategyRun
     from streams.evaluation.timing import TimedEmbedder
 
-_FORMATS = ("locomo", "multihoprag", "passages", "msc")
 _STOPPING = "stopping after what is in hand; Ctrl-C again ends at once"
 _OPENAI = "openai:"
 
@@ -63,10 +62,12 @@ Formats, each a folder of JSON lines:
   locomo       conversations.jsonl, qa.jsonl    a tree for each conversation
   multihoprag  facts.jsonl, queries.jsonl       one tree
   passages     corpus.jsonl, queries.jsonl      one tree
+  quality      articles.jsonl, questions.jsonl  one tree; evidence is found by the right option
+  nq           docs.jsonl, queries.jsonl        one tree; evidence is where the answer stands
   msc          session3_test.jsonl              a tree for each conversation; summaries, not searches, are measured
 """,
 )
-@click.argument("name", metavar="FORMAT", type=click.Choice(_FORMATS))
+@click.argument("name", metavar="FORMAT", type=click.Choice(FORMATS))
 @click.argument("folder", metavar="PATH", type=click.Path(path_type=Path))
 @click.option(
     "--strategy",

@@ -8,6 +8,8 @@ from typing import Final
 from memory.errors import SettingError
 from memory.retrieval import catalogue
 
+FORMATS: Final = ("locomo", "multihoprag", "passages", "quality", "nq", "msc")
+"""Formats of data sets; the last has no questions, its summaries are measured."""
 BASELINES: Final = ("dense", "bm25", "dense+bm25")
 """What strategies have to beat: the nearest leaves, those that share the question's words, and both scores added."""
 STRATEGIES: Final = (*(each for each in catalogue.STRATEGIES if each not in BASELINES), *BASELINES)

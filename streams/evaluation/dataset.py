@@ -37,6 +37,8 @@ class Case:
     category: str
     turns: frozenset[str]
     """Turn keys that answer it, at least one; those that are in no record count as not found."""
+    one_suffices: bool = False
+    """Whether any of `turns` answers it alone, instead of all of them together."""
     sessions: frozenset[str]
     """Session keys of the evidence, at least one."""
     answer: str | None

@@ -35,9 +35,20 @@ def ndcg(ranked: Sequence[str], relevant: Set[str], k: int) -> float:
     return gained / sum(1 / math.log2(rank + 1) for rank in range(1, min(k, len(relevant)) + 1))
 
 
-def score(ranked: Iterable[str], relevant: Set[str]) -> dict[str, float]:
-    """All metrics of one question, by name; repeated keys count once, where they come first."""
+def score(ranked: Iterable[str], relevant: Set[str], *, one_suffices: bool = False) -> dict[str, float]:
+    """
+    All metrics of one question, by name; repeated keys count once, where they come first.
+
+    Args:
+        ranked: keys, best first.
+        relevant: at least one key.
+        one_suffices: any of them answers alone, so that they count as one.
+    """
     distinct = list(dict.fromkeys(ranked))
+    if one_suffices:
+        first = min(relevant)
+        distinct = list(dict.fromkeys(first if key in relevant else key for key in distinct))
+        relevant = {first}
     return {**{f"recall@{k}": recall(distinct, relevant, k) for k in CUTOFFS}, NDCG: ndcg(distinct, relevant, DEPTH)}
 
 

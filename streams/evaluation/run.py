@@ -144,7 +144,7 @@ async def ask(
         run.asked.append(
             Asked(
                 case=case,
-                turn=metrics.score(_turns(dataset, case.tree, turn_hits), case.turns),
+                turn=metrics.score(_turns(dataset, case.tree, turn_hits), case.turns, one_suffices=case.one_suffices),
                 session=metrics.score(_sessions(dataset, case.tree, session_hits), case.sessions),
             )
         )

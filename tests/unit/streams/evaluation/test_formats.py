@@ -166,3 +166,40 @@ def test_a_file_without_questions_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "queries.jsonl", [{"query": "Where?", "relevant": []}])
     with pytest.raises(DatasetError, match="no question with evidence"):
         load("passages", tmp_path)
+
+
+def test_a_passage_of_quality_is_evidence_by_the_words_of_the_right_option(tmp_path: Path) -> None:
+    paragraphs = [f"{word} " * 100 + "and the village." for word in ("Harbour", "Violin", "Garden")]
+    write(tmp_path, "articles.jsonl", [{"doc_id": "a", "text": "\n\n".join(paragraphs)}])
+    asked = {"doc_id": "a", "question": "What?", "options": {"A": "a boat in the harbour", "B": "the village violin"}}
+    rows = [{**asked, "answer_label": "B"}, {**asked, "answer_label": "C"}, {**asked, "doc_id": "other", "answer_label": "A"}]
+    write(tmp_path, "questions.jsonl", rows)
+    dataset = load("quality", tmp_path)
+    assert (len(dataset.cases), dataset.left_out) == (1, 2)
+    [case] = dataset.cases
+    assert [record.id for record in dataset.records if "Violin" in record.text] == sorted(case.turns)
+    assert (case.sessions, case.answer) == ({"a"}, "the village violin")
+
+
+def test_any_passage_with_the_answer_word_for_word_answers_a_question_on_a_page(tmp_path: Path) -> None:
+    rest = "Nothing of note is said here . " * 25
+    table = f'<Tr> <Th_colspan="2"> 13 </Th> {rest} </Tr>'
+    page = f"<H1> Ships </H1> <P> There are 113 ships . {rest} </P> <P> {rest} 13 crews </P> {table}"
+    write(tmp_path, "docs.jsonl", [{"doc_id": "d", "text": page}])
+    asked = {"doc_id": "d", "query": "how many?", "answer_in_doc": True}
+    rows = [
+        {**asked, "answer": "13"},
+        {**asked, "answer": "14"},
+        {**asked, "answer": "none", "answer_in_doc": False},
+        {**asked, "answer": "NOTE  is   said"},
+    ]
+    write(tmp_path, "queries.jsonl", rows)
+    dataset = load("nq", tmp_path)
+    assert (len(dataset.cases), dataset.left_out) == (3, 1)
+    texts = {record.id: record.text for record in dataset.records}
+    assert not any("<" in text for text in texts.values())
+    first, second, _ = dataset.cases
+    assert first.one_suffices
+    assert first.turns == {key for key, text in texts.items() if " 13 " in f" {text} ".replace("\n", " ")}
+    assert len(first.turns) == 2
+    assert not second.turns & set(texts)

@@ -44,3 +44,11 @@ def test_percentile_is_a_value_that_occurred() -> None:
     assert metrics.percentile(values, 0.99) == 99
     assert metrics.percentile([7.0], 0.99) == 7
     assert math.isnan(metrics.percentile([], 0.5))
+
+
+def test_where_one_suffices_the_first_of_them_is_all() -> None:
+    ranked = ["x", "b", "a", "y"]
+    assert metrics.score(ranked, {"a", "b", "c"})["recall@3"] == pytest.approx(2 / 3)
+    any_one = metrics.score(ranked, {"a", "b", "c"}, one_suffices=True)
+    assert any_one["recall@3"] == any_one["recall@10"] == 1
+    assert any_one["ndcg@10"] == pytest.approx(1 / math.log2(3))
