@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -34,6 +35,7 @@ async def open_memory(
     read_only: bool = False,
     embeds: bool = True,
     around: Callable[[Embedder], Embedder] | None = None,
+    apart: bool = False,
 ) -> LocalMemory:
     """
     A memory as the settings say.
@@ -46,6 +48,7 @@ async def open_memory(
         read_only: whether nothing is to be written; the store must exist.
         embeds: whether texts are to be embedded. Otherwise no embedding model is loaded or asked for anything.
         around: puts another embedder around the settings' one.
+        apart: whether summaries that are made without a remote model are made in another process, since this one answers questions.
 
     Raises:
         SettingError: a model's name is not known, or a package it needs is not installed.
@@ -54,11 +57,11 @@ async def open_memory(
     from memory.local import open_local  # noqa: PLC0415  # brings numpy
 
     if settings.store_is_redis and not temporary and path is None:
-        return await _shared_memory(settings, summaries=summaries and not read_only, embeds=embeds, around=around)
+        return await _shared_memory(settings, summaries=summaries and not read_only, embeds=embeds, around=around, apart=apart)
     return await open_local(
         None if temporary else path or settings.store_path,
         embedder=await _embedder(settings, embeds=embeds, around=around),
-        summarizer=open_summarizer(settings, _own_budget(settings)),
+        summarizer=open_summarizer(settings, _own_budget(settings), apart=apart),
         navigator=open_navigator(settings),
         settings=settings.memory,
         structure=settings.tree.structure,
@@ -66,6 +69,13 @@ async def open_memory(
         summaries=summaries,
         read_only=read_only,
     )
+
+
+def for_requests(settings: Settings) -> Settings:
+    """The settings of a process that answers requests: one does not wait for minutes until a model is back."""
+    ingest = settings.memory.ingest
+    patience = min(ingest.embedder_patience, settings.serve.timeout / 3, timedelta(seconds=10))
+    return replace(settings, memory=replace(settings.memory, ingest=replace(ingest, embedder_patience=patience)))
 
 
 def open_remote(settings: Settings, *, on_degraded: Callable[[str], None] | None = None) -> RemoteMemory:
@@ -98,7 +108,7 @@ async def _embedder(settings: Settings, *, embeds: bool, around: Callable[[Embed
 
 
 async def _shared_memory(
-    settings: Settings, *, summaries: bool, embeds: bool, around: Callable[[Embedder], Embedder] | None
+    settings: Settings, *, summaries: bool, embeds: bool, around: Callable[[Embedder], Embedder] | None, apart: bool
 ) -> LocalMemory:
     from memory.local import open_shared  # noqa: PLC0415
 
@@ -107,7 +117,7 @@ async def _shared_memory(
     navigator = open_navigator(settings)
     backend = await open_backend(settings)
     try:
-        summarizer = open_summarizer(settings, backend.budget)
+        summarizer = open_summarizer(settings, backend.budget, apart=apart)
     except BaseException:
         await backend.close()
         raise
@@ -223,19 +233,20 @@ async def open_embedder(settings: Settings) -> Embedder:
     return await maker(settings, model)
 
 
-def open_summarizer(settings: Settings, budget: CallBudget | None = None) -> Summarizer:
+def open_summarizer(settings: Settings, budget: CallBudget | None = None, *, apart: bool = False) -> Summarizer:
     """
     The summarizer that `settings.summarizer` names.
 
     Args:
         settings: in force.
         budget: what its calls to a provider wait for; None for none.
+        apart: as for `open_memory`.
 
     Raises:
         SettingError: the name is not known, or a package it needs is not installed.
     """
     maker, model = _chosen("summarizer", settings.summarizer, _SUMMARIZERS)
-    return maker(settings, model, budget)
+    return maker(settings, model, budget, apart)
 
 
 def open_navigator(settings: Settings) -> Navigator:
@@ -314,13 +325,13 @@ async def _hashing(_settings: Settings, _model: str) -> Embedder:
     return HashingEmbedder()
 
 
-def _extractive(_settings: Settings, _model: str, _budget: CallBudget | None) -> Summarizer:
-    from memory.adapters.embedded.extractive import ExtractiveSummarizer  # noqa: PLC0415
+def _extractive(_settings: Settings, _model: str, _budget: CallBudget | None, apart: bool) -> Summarizer:
+    from memory.adapters.embedded.extractive import ApartSummarizer, ExtractiveSummarizer  # noqa: PLC0415
 
-    return ExtractiveSummarizer()
+    return ApartSummarizer() if apart else ExtractiveSummarizer()
 
 
-def _openai_summaries(settings: Settings, model: str, budget: CallBudget | None) -> Summarizer:
+def _openai_summaries(settings: Settings, model: str, budget: CallBudget | None, _apart: bool) -> Summarizer:
     from memory.adapters.openai.summarizer import OpenAISummarizer  # noqa: PLC0415
 
     return OpenAISummarizer(
@@ -365,7 +376,7 @@ _EMBEDDERS: Mapping[str, Callable[[Settings, str], Awaitable[Embedder]]] = {
     "fastembed": _fastembed,
     _FOR_TESTS: _hashing,
 }
-_SUMMARIZERS: Mapping[str, Callable[[Settings, str, CallBudget | None], Summarizer]] = {
+_SUMMARIZERS: Mapping[str, Callable[[Settings, str, CallBudget | None, bool], Summarizer]] = {
     "extractive": _extractive,
     "openai": _openai_summaries,
 }

@@ -5,27 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
-from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 import structlog
-import uvicorn
 from fastapi import FastAPI
 
 from memory.adapters.embedded.clock import SystemClock
 from memory.ports.embedder import Embedder
-from streams.bootstrap import open_memory
+from streams.bootstrap import for_requests, open_memory
 from streams.broker import Broker
+from streams.ending import Ending
 from streams.health import Health
 from streams.metrics_port import MetricsPort
 from streams.query.app import create_app
 from streams.query.embedding import QueryEmbedder
 from streams.query.guard import Guard
 from streams.query.health import NEEDED
-from streams.query.listening import DrainingServer, Ending, address_of, listen
-from streams.query.protocol import bounded_protocol
+from streams.query.listening import DrainingServer, address_of, config_of, listen
 from streams.query.service import Service
 from streams.query.writing import DirectWriter, KafkaWriter, Writer, ended
 from streams.settings import Settings
@@ -36,8 +33,6 @@ if TYPE_CHECKING:
 
     from memory.facade import LocalMemory
 
-KEEP_ALIVE = 75
-"""Seconds that a connection may be idle between two requests."""
 LOOK_EVERY = 5.0  # seconds
 _log = structlog.stdlib.get_logger("streams.query")
 
@@ -59,13 +54,9 @@ async def open_service(settings: Settings) -> AsyncIterator[Service]:
         kept.append(QueryEmbedder(embedder, bytes_max=serve.query_cache_bytes, patience=patience))
         return kept[0]
 
-    # A request does not wait for minutes until a model is back.
-    ingest = settings.memory.ingest
-    patience = min(ingest.embedder_patience, serve.timeout / 3, timedelta(seconds=10))
-    bounded = replace(settings, memory=replace(settings.memory, ingest=replace(ingest, embedder_patience=patience)))
     async with AsyncExitStack() as stack:
         memory: LocalMemory = await stack.enter_async_context(
-            await open_memory(bounded, summaries=not kafka, around=around, apart=True)
+            await open_memory(for_requests(settings), summaries=not kafka, around=around, apart=True)
         )
         writer: Writer = DirectWriter(memory)
         if kafka:
@@ -100,7 +91,7 @@ async def _run(settings: Settings, ending: Ending, told: Callable[[str], None]) 
             # Made once, here: half a second in which nobody else would be answered.
             app.openapi()
             async with _metrics_port(settings, app):
-                server = DrainingServer(_config(settings, app))
+                server = DrainingServer(config_of(settings.serve, app))
                 # Streams end at once, and readiness says so.
                 ending.call(app.state.draining.set)
                 ending.call(server.end)
@@ -109,25 +100,6 @@ async def _run(settings: Settings, ending: Ending, told: Callable[[str], None]) 
             _log.info("stopped", requests=sum(app.state.meter.answers.values()))
     finally:
         listening.close()
-
-
-def _config(settings: Settings, app: FastAPI) -> uvicorn.Config:
-    serve = settings.serve
-    return uvicorn.Config(
-        app,
-        http=bounded_protocol(serve.connections_max),
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        # What a caller sends that is no HTTP is nothing to fill a log with.
-        log_level="error",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=KEEP_ALIVE,
-        timeout_graceful_shutdown=max(1, round(serve.grace.total_seconds())),
-        h11_max_incomplete_event_size=65_536,
-    )
 
 
 @asynccontextmanager

@@ -81,16 +81,22 @@ class Corpus:
 
 
 class GivenVectors(Embedder):
-    """Gives each text of a corpus its vector; stands for an embedder that costs nothing."""
+    """
+    Gives each text of a corpus its vector; stands for an embedder that costs nothing.
 
-    def __init__(self, corpus: Corpus) -> None:
+    Args:
+        corpus: whose texts.
+        model: whose vectors they are taken for; by default a space of their own.
+    """
+
+    def __init__(self, corpus: Corpus, model: EmbeddingModel | None = None) -> None:
         self._corpus = corpus
-        self._model = EmbeddingModel(name="bench:given", dimension=DIMENSION, unrelated_cosine=0.0)
+        self._model = model or EmbeddingModel(name="bench:given", dimension=DIMENSION, unrelated_cosine=0.0)
         self._cache: dict[int, NDArray[np.float32]] = {}
 
     @property
     def model(self) -> EmbeddingModel:
-        """A space of its own."""
+        """The space that the vectors are taken to be of."""
         return self._model
 
     async def embed(self, texts: Sequence[str], *, purpose: Purpose = "document") -> NDArray[np.float32]:

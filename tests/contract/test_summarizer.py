@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from memory.adapters.embedded.extractive import ExtractiveSummarizer
+from memory.adapters.embedded.extractive import ApartSummarizer, ExtractiveSummarizer
 from memory.adapters.openai.summarizer import OpenAISummarizer
 from memory.ports.summarizer import Summarizer, SummaryRequest
 from tests.fakes.openai_server import FakeOpenAIServer
@@ -25,10 +25,15 @@ ODD_TEXTS = (
 )
 
 
-@pytest.fixture(params=["extractive", "openai"])
+@pytest.fixture(params=["extractive", "apart", "openai"])
 async def summarizer(request: pytest.FixtureRequest) -> AsyncIterator[Summarizer]:
     if request.param == "extractive":
         yield ExtractiveSummarizer()
+        return
+    if request.param == "apart":
+        apart = ApartSummarizer()
+        yield apart
+        await apart.close()
         return
     with FakeOpenAIServer() as server:
         made = OpenAISummarizer(model="fake", api_key=None, base_url=server.base_url)
