@@ -20,6 +20,8 @@ class Question:
     """The text, embedded with purpose `query`: (d,) float32 of unit length."""
     k: int
     """Nodes wanted, 1 or more."""
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    """The tree's, as it remembers them."""
     scope: Scope = field(default_factory=Scope)
     explain: bool = False
     """Fill `Ranked.parts` and `Ranking.trace`."""

@@ -179,7 +179,7 @@ class Query:
         wanted = k if group == "none" else min(self._settings.k_max, k * GROUP_WIDTH)
         if group != "none":
             scope = replace(scope, kinds=frozenset({NodeKind.LEAF}))
-        return await chosen.rank(Question(tree=tree, text=text, vector=vector, k=wanted, scope=scope, explain=explain))
+        return await chosen.rank(Question(tree=tree, text=text, vector=vector, k=wanted, parameters=info.parameters, scope=scope, explain=explain))
 
     async def _hits(self, tree: TreeId, ranked: Sequence[Ranked], nodes: Mapping[NodeId, Node]) -> tuple[Hit, ...]:
         """Hits of the nodes that were ranked; `nodes` has them and all above them."""

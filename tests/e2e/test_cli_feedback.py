@@ -34,6 +34,20 @@ def test_it_counts_once_and_the_rest_is_said(banyan: Banyan) -> None:
     assert banyan("check", "me").code == 0
 
 
+def test_what_it_does_to_a_score_is_shown(banyan: Banyan) -> None:
+    put(banyan, "hmem")
+    asked = ("search", "me", "where did I move", "--strategy", "descent", "--explain")
+    before = {hit["event_id"]: hit for hit in banyan(*asked, "--json").value["hits"]}
+    assert banyan("feedback", "me", "rebuttal", "--event", "t1").code == 0
+    after = {hit["event_id"]: hit for hit in banyan(*asked, "--json").value["hits"]}
+    assert after["t1"]["score"] < before["t1"]["score"]
+    assert after["t1"]["parts"]["weight"] < before["t1"]["parts"]["weight"] <= 0
+    assert after["t2"] == before["t2"]
+    shown = banyan(*asked)
+    assert "weight" in shown.out
+    assert "weights as of 2026-05-09 00:00" in shown.out
+
+
 def test_what_takes_none_says_so(banyan: Banyan) -> None:
     nowhere = banyan("feedback", "me", "approval", "--event", "t1")
     assert (nowhere.code, "there is no store" in nowhere.err) == (1, True)

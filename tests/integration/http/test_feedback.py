@@ -40,6 +40,14 @@ async def test_it_counts_once(hmem: Served) -> None:
     assert await attributes(hmem, "e0") == {APPROVALS: 1.0, APPROVED_AT: 1778248920.0}
 
 
+async def test_what_it_does_to_a_score_is_explained(hmem: Served) -> None:
+    await hmem.post("me/feedback", {**ABOUT, "id": "f1", "at": "2026-05-08"})
+    answer = (await hmem.client.get("/v1/trees/me/explain", params={"query": "Porto", "strategy": "descent"})).json()
+    weights = {hit["event_id"]: hit["parts"]["weight"] for hit in answer["hits"]}
+    assert weights["e0"] > 0 == weights["e1"]
+    assert any(line.startswith("weights as of") for line in answer["trace"])
+
+
 async def test_each_of_a_list_has_its_own_result(hmem: Served) -> None:
     given = [
         {**ABOUT, "id": "f1"},

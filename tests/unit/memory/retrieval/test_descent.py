@@ -9,14 +9,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from memory.changes import Create
+from memory.changes import Annotate, Create
 from memory.errors import QueryError
 from memory.model import ROOT, NodeId, NodeKind, TreeId, Vector
 from memory.ports.index import Scope
-from memory.retrieval.descent import Descent, descend
+from memory.retrieval.descent import WEIGHT_SHARE, Descent, descend
 from memory.retrieval.strategy import Question, Ranking
+from memory.structures.parameters import HMemParameters
+from memory.structures.weights import APPROVALS, REBUTTALS, weight
 from memory.tree.similarity import quantize
-from memory.tree.view import Branch, Cosines, View
+from memory.tree.view import AT, Branch, Cosines, View
 
 TREE = TreeId("t")
 DIMENSION = 16
@@ -84,9 +86,9 @@ async def test_only_children_of_what_was_chosen_are_looked_at() -> None:
     view = nested(4)
     layers = descend(view, of(view, NodeId("/01/02/03/00")), width=2, episodes=3)
     for upper, lower in pairwise(layers):
-        parents = {node for node, _ in upper.chosen}
+        parents = {found.node for found in upper.chosen}
         assert len(upper.chosen) == 2
-        assert {node.rsplit("/", 1)[0] for node, _ in lower.chosen} <= parents
+        assert {found.node.rsplit("/", 1)[0] for found in lower.chosen} <= parents
         assert lower.compared == 2 * 4
 
 
@@ -133,3 +135,59 @@ async def test_an_empty_tree_has_no_answer_and_item_filters_are_refused() -> Non
     assert (await ask(View(DIMENSION), np.ones(DIMENSION, np.float32))).ranked == ()
     with pytest.raises(QueryError, match="use hybrid or collapsed"):
         await ask(View(DIMENSION), np.ones(DIMENSION, np.float32), speaker="Ana")
+
+
+def weighed(view: View, seed: int) -> None:
+    """Every third episode has a time, some were approved of, some rebutted."""
+    random = np.random.default_rng(seed)
+    for node in list(view.homes)[::3]:
+        told = {AT: float(random.integers(0, 4) * 86_400 * 200)}
+        said = {APPROVALS: float(random.integers(0, 6)), REBUTTALS: float(random.integers(0, 3))}
+        view.apply(Annotate(node=node, attributes=told | said))
+        view.latest = max(view.latest, told[AT])
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_with_all_chosen_the_best_by_cosine_and_weight_are_found(seed: int) -> None:
+    view = nested(4)
+    weighed(view, seed)
+    vector = quantize(np.random.default_rng(seed).standard_normal(DIMENSION))
+    heavy = {node: weight(view.attributes.get(node, {}), view.latest, HMemParameters()) for node in view.homes}
+    scores = {node: float(of(view, node) @ vector) + WEIGHT_SHARE * (w - 1) / (w + 1) for node, w in heavy.items()}
+    ranking = await ask(view, vector, k=8, width=64, explain=True)
+    assert [each.node for each in ranking.ranked] == sorted(scores, key=lambda node: (-scores[node], node))[:8]
+    assert [each.node for each in ranking.ranked] != flat(view, vector, 8), "weights did nothing"
+    for each in ranking.ranked:
+        assert each.score == pytest.approx(scores[each.node])
+        assert each.parts["cosine"] == pytest.approx(float(of(view, each.node) @ vector))
+        assert each.parts["cosine"] + each.parts["weight"] == pytest.approx(each.score)
+
+
+async def test_an_approval_lifts_and_a_rebuttal_lowers() -> None:
+    view = nested(3)
+    ranking = await ask(view, quantize(np.ones(DIMENSION)), k=3, explain=True)
+    first, second, _ = (each.node for each in ranking.ranked)
+    gap = ranking.ranked[0].score - ranking.ranked[1].score
+    assert 0 < gap < 0.1
+    wide = Descent(One(view), share=gap * 4)
+    question = Question(tree=TREE, text="?", vector=quantize(np.ones(DIMENSION)), k=2, explain=True)
+    view.apply(Annotate(node=second, attributes={APPROVALS: 3.0}))
+    lifted = (await wide.rank(question)).ranked
+    assert [each.node for each in lifted] == [second, first]
+    assert lifted[0].parts["weight"] > 0 == lifted[1].parts["weight"]
+    view.apply(Annotate(node=second, attributes={APPROVALS: 0.0, REBUTTALS: 1.0}))
+    assert (await wide.rank(question)).ranked[0].node == first
+    assert [each.node for each in (await Descent(One(view), share=0.0).rank(question)).ranked] == [first, second]
+
+
+async def test_silence_is_counted_up_to_the_latest_event_with_the_tree_s_parameters() -> None:
+    view = nested(3)
+    node = next(iter(view.homes))
+    view.apply(Annotate(node=node, attributes={AT: 0.0}))
+    view.latest = 86_400.0 * 30
+    for days in (10.0, 30.0):
+        question = Question(tree=TREE, text="?", vector=of(view, node), k=1, parameters={"strength_days": days}, explain=True)
+        ranking = await Descent(One(view)).rank(question)
+        w = np.exp(-30 / days)
+        assert ranking.ranked[0].parts["weight"] == pytest.approx(WEIGHT_SHARE * (w - 1) / (w + 1))
+        assert "weights as of 1970-01-31 00:00" in ranking.trace[-2]
