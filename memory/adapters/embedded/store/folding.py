@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from memory.adapters.codec import KIND_NUMBER
@@ -57,6 +57,7 @@ class Row:
     cohesion: float
     provisional: bool
     tail: bytes
+    """Its latest contributions, packed, those of this commit included."""
     new: bool = False
     counted: bool = False
     """Only the numbers that no index holds have changed."""
@@ -69,8 +70,6 @@ class Row:
     item: Item | None = None
     through: int = 0
     """Runs of contributions are trimmed up to here."""
-    grown: list[tuple[int, int]] = field(default_factory=list)
-    """Contributions of this commit: mark and the leaf's number."""
     run: Run | None = None
     """Contributions that leave the row."""
     attributes: Attributes | None = None
@@ -80,22 +79,21 @@ class Row:
 
     def settled(self) -> Row:
         """The row as it is after the commit, ready for the next one."""
-        self.new = self.counted = self.placed = False
-        self.text = self.item = self.run = self.attributes = self.over = None
-        self.vector, self.through = -1, 0
-        self.grown.clear()
+        if self.new or self.placed or self.run is not None or self.attributes is not None:
+            self.new = self.placed = False
+            self.text = self.item = self.run = self.attributes = self.over = None
+            self.vector, self.through = -1, 0
+        self.counted = False
         return self
 
-    def settle(self) -> None:
-        """Put this commit's contributions where they belong."""
-        if self.grown:
-            tail = self.tail + pack_contributions(self.grown)
-            size = len(tail) // CONTRIBUTION.size
-            if size > TAIL_MAX:
-                first, _ = CONTRIBUTION.unpack_from(tail)
-                self.run = Run(first=first, last=self.grown[-1][0], size=size, data=tail)
-                tail = b""
-            self.tail = tail
+    def overflow(self) -> None:
+        """Let contributions go that are too many for the row."""
+        tail = self.tail
+        if len(tail) > TAIL_MAX * CONTRIBUTION.size:
+            first, _ = CONTRIBUTION.unpack_from(tail)
+            last, _ = CONTRIBUTION.unpack_from(tail, len(tail) - CONTRIBUTION.size)
+            self.run = Run(first=first, last=last, size=len(tail) // CONTRIBUTION.size, data=tail)
+            self.tail = b""
 
 
 @dataclass(slots=True)
@@ -215,7 +213,7 @@ class Folding:
         tally.events += len(changes.events)
         rows = [row for row in self._rows.values() if row.new or row.counted or row.placed]
         for row in rows:
-            row.settle()
+            row.overflow()
         return Folded(
             rows=rows,
             seq=self._seq,
@@ -243,10 +241,12 @@ class Folding:
 
     def _known(self, *names: NodeId) -> list[Row] | None:
         """Rows of the nodes; None, and a misfit, when one is missing."""
-        found = [self._rows.get(name) for name in names]
-        missing = [name for name, row in zip(names, found, strict=True) if row is None]
-        self._misfits.extend(missing)
-        return None if missing else [row for row in found if row is not None]
+        rows = self._rows
+        try:
+            return [rows[name] for name in names]
+        except KeyError:
+            self._misfits.extend(name for name in names if name not in rows)
+            return None
 
     def _create(self, step: Create, at: Mark) -> None:
         vector = self._vectors
@@ -302,7 +302,7 @@ class Folding:
         if below.kind != SUMMARY:
             raise ValueError(f"node {row.id}: {below.id} is no summary to be put above of")
         row.descendants, row.pending, row.oldest = below.descendants, below.pending, below.oldest
-        row.tail, row.grown, row.through = below.tail, list(below.grown), below.through
+        row.tail, row.through = below.tail, below.through
         row.over = below.over if below.new else below.key
         self._tally.pending += row.pending
         self._tally.dirty += row.oldest is not None
@@ -343,13 +343,15 @@ class Folding:
         if known is None:
             return
         leaf, *ancestors = known
-        contribution = (int(at), leaf.key - self._base)
-        if len(set(step.nodes)) != len(step.nodes) or any(row.kind != SUMMARY for row in ancestors):
-            raise ValueError(f"growth by {step.leaf}: the nodes must be summaries, each named once")
+        contribution = CONTRIBUTION.pack(at, leaf.key - self._base)
+        if len(set(step.nodes)) != len(step.nodes):
+            raise ValueError(f"growth by {step.leaf}: a node is named more than once")
         for row in ancestors:
+            if row.kind != SUMMARY:
+                raise ValueError(f"growth by {step.leaf}: {row.id} is no summary")
             row.descendants += 1
             row.pending += 1
-            row.grown.append(contribution)
+            row.tail += contribution
             if row.oldest is None:
                 row.oldest, row.placed = at, True
                 self._tally.dirty += 1
@@ -387,9 +389,8 @@ class Folding:
         waiting, oldest = (0, None) if held is None else self._waiting(held, through)
         tail = [(at, leaf) for at, leaf in unpack_contributions(row.tail) if at > through]
         row.tail = pack_contributions(tail)
-        row.grown = [(at, leaf) for at, leaf in row.grown if at > through]
-        row.pending = waiting + len(tail) + len(row.grown)
-        oldest = next((at for at, _ in (*tail, *row.grown)), None) if oldest is None else oldest
+        row.pending = waiting + len(tail)
+        oldest = next((at for at, _ in tail), None) if oldest is None else oldest
         row.oldest = None if oldest is None else Mark(oldest)
         row.through = through
         self._tally.pending -= before - row.pending

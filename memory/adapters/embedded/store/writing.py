@@ -21,8 +21,8 @@ from memory.ports.store import Applied, ChangeSet, Create, Receipt, Rewrite, See
 COLUMNS = "key, tree, id, parent, kind, depth, mark, version, routing, descendants, pending, oldest, cohesion, provisional, tail"
 INSERT_ROOT = f"INSERT INTO node ({COLUMNS}) VALUES (?, ?, ?, NULL, 0, 0, 0, 1, 0, 0, 0, NULL, 1.0, 0, x'')"  # noqa: S608
 INSERT_NODE = f"INSERT INTO node ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
-NAMES_MAX = 500
-"""Values in one `IN (…)`."""
+NAMES_MAX, NAMES_STEP = 512, 16
+"""Values in one `IN (…)` at most, and what their number is a multiple of."""
 
 
 class TreeRow(NamedTuple):
@@ -147,10 +147,11 @@ def receipts(connection: sqlite3.Connection, number: int, events: Sequence[Event
     return found
 
 
-def _chunks(names: Sequence[str]) -> Iterator[list[str]]:
+def _chunks(names: Sequence[str]) -> Iterator[list[str | None]]:
+    """Names for one `IN (…)`, filled up with NULL: a statement of another length would have to be understood anew."""
     rest = iter(names)
-    while some := list(islice(rest, NAMES_MAX)):
-        yield some
+    while some := list[str | None](islice(rest, NAMES_MAX)):
+        yield some + [None] * (-len(some) % NAMES_STEP)
 
 
 def _waiting(connection: sqlite3.Connection, key: int, through: int) -> tuple[int, int | None]:
