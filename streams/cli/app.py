@@ -66,6 +66,7 @@ _COMMANDS = {
     "produce": _Entry("streams.cli.produce:produce", "Send turns and documents from JSONL files to Kafka."),
     "worker": _Entry("streams.cli.worker:worker", "Run a worker: put records from Kafka into trees, or make summaries."),
     "serve": _Entry("streams.cli.serve:serve", "Answer over HTTP: put records in, search, look at trees."),
+    "mcp": _Entry("streams.cli.mcp:mcp", "Give agents the memory as tools (Model Context Protocol)."),
     "keys": _Entry("streams.cli.keys:keys", "Make, list and revoke the keys of the HTTP service."),
     "dead-letters": _Entry("streams.cli.dead_letters:dead_letters", "Look at records that could not be taken; send them again."),
     "repair": _Entry("streams.cli.repair:repair", "Put what a store has lost in again, from the Kafka topics."),

@@ -1,56 +1,39 @@
-"""A socket to listen on, and a server on it that ends in order when a signal comes."""
+"""A socket to listen on, and a server on it that ends in order."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-import structlog
 import uvicorn
+from starlette.types import ASGIApp
 
 from memory.errors import SettingError
+from streams.query.protocol import bounded_protocol
+from streams.setting_tables import ServeSettings
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_log = structlog.stdlib.get_logger("streams.query")
+KEEP_ALIVE = 75
+"""Seconds that a connection may be idle between two requests."""
 
 
-class Ending:
-    """That the process is to end, from the first signal on; the second ends it at once."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._calls: list[Callable[[], None]] = []
-
-    @contextmanager
-    def signals(self) -> Iterator[None]:
-        """Take the process's signals: from before anything is opened until all is closed, so that its end is never the signal's."""
-        loop = asyncio.get_running_loop()
-        for each in _SIGNALS:
-            loop.add_signal_handler(each, self._on_signal, each)
-        try:
-            yield
-        finally:
-            for each in _SIGNALS:
-                loop.remove_signal_handler(each)
-
-    def call(self, call: Callable[[], None]) -> None:
-        """Have something called at the first signal; at once, if that has come."""
-        self._calls.append(call)
-        if self.asked:
-            call()
-
-    def _on_signal(self, number: signal.Signals) -> None:
-        if self.asked:
-            _log.warning("ended at once", signal=number.name)
-            os._exit(128 + number)
-        _log.info("draining", signal=number.name)
-        self.asked = True
-        for call in self._calls:
-            call()
+def config_of(serve: ServeSettings, app: ASGIApp) -> uvicorn.Config:
+    """How uvicorn serves an application within the settings' limits."""
+    return uvicorn.Config(
+        app,
+        http=bounded_protocol(serve.connections_max),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        # What a caller sends that is no HTTP is nothing to fill a log with.
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=max(1, round(serve.grace.total_seconds())),
+        h11_max_incomplete_event_size=65_536,
+    )
 
 
 class DrainingServer(uvicorn.Server):
