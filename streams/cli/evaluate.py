@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,21 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from memory.errors import SettingError
 from memory.retrieval import catalogue
 from streams.cli.app import Exit
 from streams.cli.common import Session, json_option, run_async
-from streams.cli.console import Progress, counted, duration
+from streams.cli.console import counted, duration
 from streams.cli.evaluate_sessions import measure
-from streams.cli.ingest import wait_for_summaries
+from streams.cli.evaluate_table import Results, Wanted, measure_table, sets_of
+from streams.cli.evaluation_run import Measuring, reporter
 from streams.cli.interrupts import Interrupts
-from streams.evaluation.choices import FORMATS, STRATEGIES, chosen_for
+from streams.evaluation.choices import FORMATS, STRATEGIES, chosen_for, strategies_for
 
 if TYPE_CHECKING:
+    import asyncio
+
     from memory.local import LocalMemory
     from streams.evaluation.dataset import Dataset
     from streams.evaluation.judge import Exam, Marks
-    from streams.evaluation.run import Filled, StrategyRun
-    from streams.evaluation.timing import TimedEmbedder
 
 _STOPPING = "stopping after what is in hand; Ctrl-C again ends at once"
 _OPENAI = "openai:"
@@ -56,6 +57,7 @@ Examples:
   banyan eval locomo data/locomo
   banyan eval passages data/hotpotqa --strategy hybrid --strategy bm25
   banyan eval multihoprag data/multihoprag --json | tail -1 | jq .strategies.hybrid.turn
+  banyan eval all data --structure all --results figures.json
   banyan eval locomo data/locomo --data kept --judge gpt-4o-mini --price 0.15 0.60
 \b
 Formats, each a folder of JSON lines:
@@ -65,18 +67,31 @@ Formats, each a folder of JSON lines:
   quality      articles.jsonl, questions.jsonl  one tree; evidence is found by the right option
   nq           docs.jsonl, queries.jsonl        one tree; evidence is where the answer stands
   msc          session3_test.jsonl              a tree for each conversation; summaries, not searches, are measured
+  all          every folder in PATH that is of one of these
 """,
 )
-@click.argument("name", metavar="FORMAT", type=click.Choice(FORMATS))
+@click.argument("name", metavar="FORMAT", type=click.Choice([*FORMATS, "all"]))
 @click.argument("folder", metavar="PATH", type=click.Path(path_type=Path))
 @click.option(
     "--strategy",
     "strategies",
     multiple=True,
-    type=click.Choice(STRATEGIES),
-    help="What to measure; may be repeated. Without it all that work on the structure are.",
+    type=click.Choice(["all", *STRATEGIES]),
+    help="What to measure; may be repeated. Without it, or with all, everything that works on the structure.",
 )
-@click.option("--structure", metavar="S", help="How the trees grow (BANYAN_STRUCTURE).")
+@click.option(
+    "--structure",
+    "structures",
+    metavar="S",
+    multiple=True,
+    help="How the trees grow (BANYAN_STRUCTURE); may be repeated, or all.",
+)
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Keep what was measured in this JSON file; what it holds already is not measured again.",
+)
 @click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
@@ -106,7 +121,8 @@ async def evaluate(
     name: str,
     folder: Path,
     strategies: Sequence[str],
-    structure: str | None,
+    structures: Sequence[str],
+    results: Path | None,
     data: Path | None,
     judge: str | None,
     no_judge: bool,
@@ -128,7 +144,17 @@ async def evaluate(
     replies are kept, so that the same command goes on where it stopped.
     """
     session = Session(as_json=as_json)
-    session.load(structure=structure)
+    strategies = () if "all" in strategies else strategies
+    if name == "all" or results is not None or len(structures) > 1 or "all" in structures:
+        if judge:
+            raise click.UsageError("--judge goes with one structure and one data set, and without --results")
+        session.load(structure=None)
+        names = _structures(structures) or (session.settings.tree.structure,)
+        wanted = Wanted(sets=sets_of(name, folder), structures=names, strategies=strategies, data=data)
+        _check_pairs(wanted)
+        with Interrupts(session.output, _STOPPING) as interrupts:
+            return await measure_table(session, wanted, Results(results), interrupts.stop)
+    session.load(structure=structures[0] if structures else None)
     if name == "msc":
         if strategies or data or judge:
             raise click.UsageError("msc measures summaries: --strategy, --data and --judge mean nothing to it")
@@ -147,41 +173,48 @@ async def evaluate(
         f"{counted(len(dataset.cases), 'question')} with evidence, {dataset.left_out} without"
     )
     with Interrupts(session.output, _STOPPING) as interrupts:
-        memory, embedder = await open_memory(session.settings, data)
-        try:
-            return await _Evaluation(session, memory, embedder, dataset, interrupts).run(chosen, judging, named=bool(strategies))
-        finally:
-            await memory.close()
+        memory, embedder, summarizer = await open_memory(session.settings, data)
+        async with memory:
+            measuring = Measuring(session, memory, embedder, summarizer, dataset, interrupts.stop)
+            run = _Evaluation(session, memory, dataset, measuring, interrupts.stop)
+            return await run.run(chosen, judging, named=bool(strategies))
+
+
+def _structures(named: Sequence[str]) -> tuple[str, ...]:
+    """Structures as asked for, each once; `all` is all there are."""
+    from memory.structures.registry import NAMES  # noqa: PLC0415  # brings numpy
+
+    unknown = [each for each in named if each not in (*NAMES, "all")]
+    if unknown:
+        raise SettingError(f"structure {unknown[0]!r} is not known; there is {', '.join(NAMES)}, and all")
+    return tuple(NAMES) if "all" in named else tuple(dict.fromkeys(named))
+
+
+def _check_pairs(wanted: Wanted) -> None:
+    """Raise SettingError where a strategy works on none of the structures."""
+    for strategy in wanted.strategies:
+        if not any(strategy in strategies_for(structure) for structure in wanted.structures):
+            chosen_for(wanted.structures[0], [strategy])
 
 
 class _Evaluation:
     """One run, with its output."""
 
-    def __init__(
-        self, session: Session, memory: LocalMemory, embedder: TimedEmbedder, dataset: Dataset, interrupts: Interrupts
-    ) -> None:
+    def __init__(self, session: Session, memory: LocalMemory, dataset: Dataset, measuring: Measuring, stop: asyncio.Event) -> None:
         self._session = session
         self._output = session.output
         self._memory = memory
-        self._embedder = embedder
         self._dataset = dataset
-        self._stop = interrupts.stop
+        self._measuring = measuring
+        self._stop = stop
 
     async def run(self, strategies: Sequence[str], judging: _Judging, *, named: bool) -> int:
         """All of it; the exit code."""
-        from streams.evaluation.report import judged, outcome  # noqa: PLC0415
+        from streams.evaluation.report import judged  # noqa: PLC0415
 
-        filled = await self._fill()
-        if filled is None:
+        result = await self._measuring.measure(strategies)
+        if result is None:
             return Exit.INTERRUPTED
-        runs: dict[str, StrategyRun] = {}
-        for strategy in strategies:
-            run = await self._ask(strategy)
-            if self._stop.is_set():
-                return Exit.INTERRUPTED
-            runs[strategy] = run
-        trees = [await self._memory.stats(tree) for tree in self._dataset.trees]
-        result = outcome(self._dataset, filled, runs, trees, await self._contributions())
         self._show(result)
         code = Exit.OK
         model = self._model(judging)
@@ -204,43 +237,6 @@ class _Evaluation:
         if self._output.as_json:
             self._output.emit(result)
         return code
-
-    async def _fill(self) -> Filled | None:
-        """Put the records in and wait for the summaries; None when interrupted."""
-        from streams.evaluation.run import fill  # noqa: PLC0415
-
-        started = time.perf_counter()
-        with self._output.progress("ingesting", total=len(self._dataset.records)) as progress:
-            filled = await fill(
-                self._memory,
-                self._dataset,
-                stop=self._stop,
-                report=_reporter(progress),
-            )
-        if not self._stop.is_set():
-            await wait_for_summaries(self._session, self._memory, self._stop)
-        filled.fresh_s = time.perf_counter() - started
-        return None if self._stop.is_set() else filled
-
-    async def _ask(self, strategy: str) -> StrategyRun:
-        from streams.evaluation.run import ask  # noqa: PLC0415
-
-        with self._output.progress(strategy, total=len(self._dataset.cases)) as progress:
-            return await ask(
-                self._memory,
-                self._embedder,
-                self._dataset,
-                strategy,
-                stop=self._stop,
-                report=_reporter(progress),
-            )
-
-    async def _contributions(self) -> int | None:
-        from streams.evaluation.run import contributions  # noqa: PLC0415
-
-        each = [await contributions(self._memory, tree) for tree in self._dataset.trees]
-        known = [count for count in each if count is not None]
-        return sum(known) if len(known) == len(each) else None
 
     # ------------------------------------------------------------------------------------------------------------ judging
 
@@ -297,7 +293,7 @@ class _Evaluation:
                         chat,
                         concurrency=judging.concurrency,
                         stop=self._stop,
-                        report=_reporter(progress),
+                        report=reporter(progress),
                     )
                 if marks[strategy].failure or self._stop.is_set():
                     break
@@ -349,7 +345,3 @@ class _Evaluation:
         from streams.cli.evaluation_tables import judged_table  # noqa: PLC0415
 
         self._output.show(judged_table(value))
-
-
-def _reporter(progress: Progress) -> Callable[[int, int, str], None]:
-    return lambda done, total, detail: progress.update(done, total=total, detail=detail)

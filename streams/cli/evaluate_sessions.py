@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streams.cli.app import Exit
 from streams.cli.console import counted
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     import asyncio
 
     from streams.cli.common import Session
+    from streams.settings import Settings
 
 
 async def measure(session: Session, folder: Path, stop: asyncio.Event) -> int:
     """
-    Put each conversation into a tree of a temporary memory, wait for the summaries, compare the uppermost with the gold ones.
+    Measure and show.
 
     Args:
         session: with settings and output.
@@ -28,14 +29,45 @@ async def measure(session: Session, folder: Path, stop: asyncio.Event) -> int:
     Returns:
         The exit code.
     """
+    result = await measure_sessions(session, session.settings, folder, stop)
+    if result is None:
+        return Exit.INTERRUPTED
+    output = session.output
+    if output.as_json:
+        output.emit(result)
+        return Exit.OK
+    output.show(
+        f"msc: {counted(result['conversations'], 'conversation')}, summary at the end of session {result['session']}, "
+        f"{result['structure']}, {result['summarizer']}, {counted(result['llm_calls'], 'model call')}"
+    )
+    output.show(f"F1          {result['f1']:.2f}")
+    output.show(f"BLEU-1/2    {result['bleu_1']:.2f} / {result['bleu_2']:.2f}")
+    output.show(f"DISTINCT    {result['distinct_1']:.3f} / {result['distinct_2']:.3f}")
+    output.show(f"words       {result['words']:.1f}, {result['gold_words']:.1f} in the gold summaries")
+    return Exit.OK
+
+
+async def measure_sessions(session: Session, settings: Settings, folder: Path, stop: asyncio.Event) -> dict[str, Any] | None:
+    """
+    Put each conversation into a tree of a temporary memory, wait for the summaries, compare the uppermost with the gold ones.
+
+    Args:
+        session: with the output.
+        settings: say how trees grow, and by which models.
+        folder: of the data.
+        stop: when set, the rest is left.
+
+    Returns:
+        As `streams.evaluation.sessions.outcome`; None when it was interrupted.
+    """
     from streams.evaluation import sessions  # noqa: PLC0415  # brings numpy
     from streams.evaluation.run import open_memory  # noqa: PLC0415
 
     conversations = sessions.load(folder)
     records = [record for conversation in conversations for record in conversation.records]
-    output, settings = session.output, session.settings
+    output = session.output
     output.note(f"{counted(len(records), 'turn')} in {counted(len(conversations), 'conversation')}")
-    memory, _ = await open_memory(settings, None)
+    memory, _, _ = await open_memory(settings, None)
     async with memory:
         with output.progress("ingesting", total=len(records)) as progress:
             done = 0
@@ -49,25 +81,12 @@ async def measure(session: Session, folder: Path, stop: asyncio.Event) -> int:
         if not stop.is_set():
             await wait_for_summaries(session, memory, stop)
         if stop.is_set():
-            return Exit.INTERRUPTED
+            return None
         scores = [sessions.score(await sessions.summary_of(memory, each.tree), each.gold) for each in conversations]
-        calls = memory.summary_counts.calls
-    result = sessions.outcome(
-        scores,
-        session=conversations[0].session,
-        structure=settings.tree.structure,
-        summarizer=settings.summarizer,
-        calls=calls,
-    )
-    if output.as_json:
-        output.emit(result)
-        return Exit.OK
-    output.show(
-        f"msc: {counted(result['conversations'], 'conversation')}, summary at the end of session {result['session']}, "
-        f"{result['structure']}, {result['summarizer']}, {counted(calls, 'model call')}"
-    )
-    output.show(f"F1          {result['f1']:.2f}")
-    output.show(f"BLEU-1/2    {result['bleu_1']:.2f} / {result['bleu_2']:.2f}")
-    output.show(f"DISTINCT    {result['distinct_1']:.3f} / {result['distinct_2']:.3f}")
-    output.show(f"words       {result['words']:.1f}, {result['gold_words']:.1f} in the gold summaries")
-    return Exit.OK
+        return sessions.outcome(
+            scores,
+            session=conversations[0].session,
+            structure=settings.tree.structure,
+            summarizer=settings.summarizer,
+            calls=memory.summary_counts.calls,
+        )

@@ -29,6 +29,51 @@ def tables(result: Mapping[str, Any], *, documents: bool) -> list[RenderableType
     return shown
 
 
+def wide_tables(sets: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[RenderableType]:
+    """A table of all structures and strategies for each data set, by name and structure."""
+    return [_sessions(name, each) if _is_msc(each) else _set(name, each) for name, each in sets.items()]
+
+
+def _is_msc(structures: Mapping[str, Mapping[str, Any]]) -> bool:
+    return any(result["format"] == "msc" for result in structures.values())
+
+
+def _set(name: str, structures: Mapping[str, Mapping[str, Any]]) -> Table:
+    first = next(iter(structures.values()))
+    table = Table(title=f"{name}: {first['questions']:,} questions", title_justify="left", title_style="bold", box=None)
+    table.add_column("structure", no_wrap=True, min_width=9)
+    table.add_column("strategy", no_wrap=True, min_width=10)
+    for level in ("items", "sessions"):
+        for number, metric in enumerate(_METRICS):
+            table.add_column(f"{level}\n{_SHORT[metric]}" if number == 0 else f"\n{_SHORT[metric]}", justify="right")
+    for column in ("search, ms\np50", "\np99", "CPU ms\nan item", "summaries\nan item", "KB\nan item"):
+        table.add_column(column, justify="right")
+    for structure, result in structures.items():
+        taken = result["ingestion"]
+        cost = [
+            _number(taken["cpu_ms_per_item"], 1),
+            _number(taken["summaries_asked_per_item"], 2),
+            _number(result["tree"]["bytes_per_item"] / 1024, 1),
+        ]
+        times = result["latency_ms"]["strategies"]
+        for number, (strategy, levels) in enumerate(result["strategies"].items()):
+            found = [_percent(levels[level].get(metric)) for level in ("turn", "session") for metric in _METRICS]
+            took = [_number(times.get(strategy, {}).get(each), 1) for each in ("p50", "p99")]
+            table.add_row("" if number else structure, strategy, *found, *took, *([""] * 3 if number else cost))
+    return table
+
+
+def _sessions(name: str, structures: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = Table(title=f"{name}: summaries against gold ones", title_justify="left", title_style="bold", box=None)
+    table.add_column("structure")
+    columns = ("f1", "bleu_1", "bleu_2", "distinct_1", "distinct_2", "words", "gold_words")
+    for column in ("F1", "BLEU-1", "BLEU-2", "DISTINCT-1", "DISTINCT-2", "words", "gold words"):
+        table.add_column(column, justify="right")
+    for structure, result in structures.items():
+        table.add_row(structure, *(_number(result[column], 2) for column in columns))
+    return table
+
+
 def judged_table(value: Mapping[str, Any]) -> Table:
     """Judged answers, by strategy and category."""
     table = Table(title=f"Answers judged by {value['model']}", title_justify="left", title_style="bold", box=None)
@@ -96,3 +141,7 @@ def _tree(tree: Mapping[str, Any]) -> Table:
 
 def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.1f}"
+
+
+def _number(value: float | None, decimals: int) -> str:
+    return "" if value is None else f"{value:,.{decimals}f}"

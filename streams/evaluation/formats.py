@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from memory.records import Document, Turn
+from streams.evaluation import sessions
 from streams.evaluation.dataset import Case, Dataset, DatasetError, Place
 from streams.evaluation.long_texts import natural_questions, quality
 from streams.evaluation.rows import Items, Row, dataset_of, joined, label, optional, rows, strings, time_of, tree_name
@@ -162,12 +163,18 @@ def _passages(folder: Path) -> Dataset:
     return dataset_of("passages", "document", items, cases, left_out)
 
 
+def formats_of(folder: Path) -> list[str]:
+    """Formats whose files a folder has, `msc` among them."""
+    found = [each for each, files in FILES.items() if all((folder / file).is_file() for file in files)]
+    return [*found, *(["msc"] if (folder / sessions.FILE).is_file() else [])]
+
+
 def _check_folder(name: str, folder: Path) -> None:
     if not folder.is_dir():
         raise DatasetError(f"{folder} is no folder; {name} is a folder with {' and '.join(FILES[name])}")
     missing = [file for file in FILES[name] if not (folder / file).is_file()]
     if missing:
-        other = [each for each, files in FILES.items() if all((folder / file).is_file() for file in files)]
+        other = formats_of(folder)
         hint = f"; it looks like {other[0]}" if other else ""
         raise DatasetError(f"{folder} has no {' and no '.join(missing)}, which {name} needs{hint}")
 

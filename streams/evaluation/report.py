@@ -121,6 +121,9 @@ def _tree(trees: Sequence[TreeReport], contributions: int | None) -> dict[str, A
         "nodes_by_depth": {str(depth): count for depth, count in sorted(depths.items())},
         "llm_calls_per_item": _share(sum(tree.llm_calls for tree in trees), leaves),
         "rewrites_per_item": _share(sum(tree.rewrites for tree in trees), leaves),
+        "llm_tokens_per_item": _share(sum(tree.tokens_in + tree.tokens_out for tree in trees), leaves),
+        "bytes": trees[0].bytes if trees else 0,
+        "bytes_per_item": _share(trees[0].bytes, leaves) if trees else 0,
         "contributions_per_item": None if contributions is None else _share(contributions, leaves),
     }
 
@@ -135,6 +138,10 @@ def _ingestion(filled: Filled) -> dict[str, Any]:
         "fresh_s": filled.fresh_s,
         "items_per_s_committed": _rate(filled.items, filled.committed_s) if whole else None,
         "items_per_s_fresh": _rate(filled.items, filled.fresh_s) if whole else None,
+        "cpu_ms_per_item": 1e3 * filled.cpu_s / filled.items if whole else None,
+        "summaries_asked_per_item": _share(filled.summaries.calls, filled.items) if whole else None,
+        "summary_tokens_in_per_item": _share(filled.summaries.tokens_in, filled.items) if whole else None,
+        "summary_tokens_out_per_item": _share(filled.summaries.tokens_out, filled.items) if whole else None,
     }
 
 

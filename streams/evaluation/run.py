@@ -18,7 +18,8 @@ from streams.evaluation import metrics
 from streams.evaluation.baselines import LEAVES, fused
 from streams.evaluation.choices import STRATEGIES
 from streams.evaluation.dataset import Case, Dataset
-from streams.evaluation.timing import TimedEmbedder
+from streams.evaluation.timing import Asked as SummariesAsked
+from streams.evaluation.timing import CountedSummarizer, TimedEmbedder
 from streams.settings import Settings
 
 ARTICLES_K: Final = 3 * metrics.DEPTH
@@ -37,6 +38,10 @@ class Filled:
     committed_s: float = 0.0
     fresh_s: float = 0.0
     """From the start until every summary was up to date."""
+    cpu_s: float = 0.0
+    """Processor time for all of it, summaries and embeddings included."""
+    summaries: SummariesAsked = field(default_factory=SummariesAsked)
+    """What the summarizer was asked for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +64,9 @@ class StrategyRun:
     embed_ms: list[float] = field(default_factory=list)
 
 
-async def open_memory(settings: Settings, data: Path | None) -> tuple[LocalMemory, TimedEmbedder]:
+async def open_memory(settings: Settings, data: Path | None) -> tuple[LocalMemory, TimedEmbedder, CountedSummarizer]:
     """
-    The memory to measure, with the settings' models, and its embedder.
+    The memory to measure, with the settings' models, its embedder and its summarizer.
 
     Args:
         settings: in force; where they keep trees is not looked at.
@@ -69,21 +74,24 @@ async def open_memory(settings: Settings, data: Path | None) -> tuple[LocalMemor
     """
     tree = settings.tree
     embedder = TimedEmbedder(await open_embedder(settings))
+    summarizer = CountedSummarizer(open_summarizer(settings))
     memory = await open_local(
         data,
         embedder=embedder,
-        summarizer=open_summarizer(settings),
+        summarizer=summarizer,
         navigator=open_navigator(settings),
         settings=settings.memory,
         structure=tree.structure,
         parameters=tree.parameters(),
     )
-    return memory, embedder
+    return memory, embedder, summarizer
 
 
 def conditions(settings: Settings) -> tuple[str, ...]:
     """What besides the data makes a tree what it is."""
-    return (settings.embedder, str(settings.embedder_dimensions), settings.summarizer, repr(settings.tree))
+    tree = settings.tree
+    grown = f"{tree.structure} {sorted(tree.parameters().items())}"
+    return (settings.embedder, str(settings.embedder_dimensions), settings.summarizer, grown)
 
 
 async def fill(memory: LocalMemory, dataset: Dataset, *, stop: asyncio.Event, report: Report) -> Filled:

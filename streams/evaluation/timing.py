@@ -1,14 +1,26 @@
-"""An embedder that tells how long queries kept it, so that a search's time can be given with and without it."""
+"""Models that are watched: an embedder that tells how long queries kept it, a summarizer that tells what it was asked."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memory.ports.embedder import Embedder, EmbeddingModel, Purpose
+from memory.ports.summarizer import Summarizer, Summary, SummaryRequest, estimate_tokens
+
+
+@dataclass(slots=True)
+class Asked:
+    """What a summarizer was asked, whether or not a model is behind it."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    """Of the texts that were given, estimated as characters / 4; prompts not counted."""
+    tokens_out: int = 0
 
 
 class TimedEmbedder(Embedder):
@@ -40,6 +52,46 @@ class TimedEmbedder(Embedder):
         """Seconds spent on queries since the last call."""
         spent, self._query_s = self._query_s, 0.0
         return spent
+
+    async def close(self) -> None:
+        """Close the inner one."""
+        await self._inner.close()
+
+
+class CountedSummarizer(Summarizer):
+    """
+    Another summarizer, counted: what a model in its place would have been asked.
+
+    Args:
+        inner: does the work.
+    """
+
+    def __init__(self, inner: Summarizer) -> None:
+        self._inner = inner
+        self.asked = Asked()
+
+    @property
+    def name(self) -> str:
+        """The inner one's."""
+        return self._inner.name
+
+    @property
+    def vector_from_text(self) -> bool:
+        """The inner one's."""
+        return self._inner.vector_from_text
+
+    @property
+    def tokens_max(self) -> int:
+        """The inner one's."""
+        return self._inner.tokens_max
+
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        """See `Summarizer.summarize`."""
+        summary = await self._inner.summarize(request)
+        self.asked.calls += 1
+        self.asked.tokens_in += sum(map(estimate_tokens, (*request.new, *([request.existing] if request.existing else []))))
+        self.asked.tokens_out += estimate_tokens(summary.text)
+        return summary
 
     async def close(self) -> None:
         """Close the inner one."""

@@ -115,6 +115,55 @@ def test_a_pair_that_does_not_work_is_refused_before_anything_is_done(banyan: Ba
     assert "agent" in ran.err
 
 
+def test_the_table_of_all_structures_goes_on_where_it_was_stopped(banyan: Banyan, passages: str, locomo: str) -> None:
+    command = ("eval", "all", ".", "--structure", "memtree", "--structure", "hat", "--results", "kept.json", "--json")
+    first = banyan(*command, "--strategy", "bm25", "--strategy", "agent").value["sets"]
+    assert {name: list(each) for name, each in first.items()} == {passages: ["memtree", "hat"], locomo: ["memtree", "hat"]}
+    assert [list(each["strategies"]) for each in first[passages].values()] == [["bm25"], ["agent", "bm25"]]
+    cost = first[passages]["hat"]["ingestion"]
+    assert cost["summaries_asked_per_item"] > 0
+    assert cost["summary_tokens_in_per_item"] > cost["summary_tokens_out_per_item"] > 0
+    assert cost["cpu_ms_per_item"] > 0
+    assert first[passages]["hat"]["tree"]["bytes_per_item"] > 0
+
+    again = banyan(*command, "--strategy", "all")
+    both = again.value["sets"][passages]["hat"]
+    assert {"hybrid", "agent", "dense+bm25"} <= set(both["strategies"])
+    assert both["strategies"]["agent"] == first[passages]["hat"]["strategies"]["agent"]
+    assert both["latency_ms"]["strategies"]["agent"] == first[passages]["hat"]["latency_ms"]["strategies"]["agent"]
+    assert both["ingestion"] == cost, "of the run that put everything in"
+
+    third = banyan(*command, "--strategy", "all")
+    assert third.value == again.value, "times too: nothing was measured again"
+
+
+def test_the_table_is_shown(banyan: Banyan, passages: str) -> None:
+    ran = banyan("eval", "passages", passages, "--structure", "all", "--strategy", "bm25")
+    assert ran.code == 0
+    assert [structure for structure in ("memtree", "hat", "hmem", "memgas") if structure in ran.out] == [
+        "memtree",
+        "hat",
+        "hmem",
+        "memgas",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("passages", "--structure", "tall"), "'tall' is not known"),
+        (("passages", "--structure", "hat", "--structure", "memtree", "--strategy", "router"), "reads memgas"),
+        (("passages", "--structure", "all", "--judge", "m"), "--judge"),
+        (("passages", "--results", "other.json"), "no results"),
+    ],
+)
+def test_a_table_that_cannot_be_made_is_refused(banyan: Banyan, passages: str, arguments: tuple[str, ...], said: str) -> None:
+    (banyan.folder / "other.json").write_text("{}")
+    ran = banyan("eval", arguments[0], passages, *arguments[1:])
+    assert ran.code == 2
+    assert said in ran.err
+
+
 def test_facts_are_measured_and_null_queries_left_out(banyan: Banyan) -> None:
     facts = [
         {"fact_id": f"f{n}", "fact": f"The {topic} is old.", "title": topic, "url": f"u{n // 2}"} for n, topic in enumerate(TOPICS)

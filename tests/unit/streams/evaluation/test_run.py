@@ -24,7 +24,7 @@ TREE = "t"
 
 @pytest.fixture
 async def opened(tmp_path: Path) -> AsyncIterator[tuple[LocalMemory, TimedEmbedder]]:
-    memory, embedder = await run.open_memory(Settings(embedder="hashing"), tmp_path)
+    memory, embedder, _ = await run.open_memory(Settings(embedder="hashing"), tmp_path)
     yield memory, embedder
     await memory.close()
 
