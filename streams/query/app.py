@@ -15,7 +15,7 @@ from starlette.responses import Response
 from memory.errors import BanyanError
 from memory.settings import IngestSettings
 from streams.metrics import Reading
-from streams.query import health, models, posting, reading, streaming
+from streams.query import health, models, page, posting, reading, streaming
 from streams.query.envelope import Envelope
 from streams.query.guard import Guard
 from streams.query.metrics import ServiceMeter
@@ -47,14 +47,14 @@ def create_app(service: Service, guard: Guard, *, limits: IngestSettings, versio
     Raises:
         SettingError: a package is not installed.
     """
-    app = FastAPI(title="Banyan", version=version, description=_DESCRIPTION, redoc_url=None, redirect_slashes=False)
+    app = FastAPI(title="Banyan", version=version, description=_DESCRIPTION, docs_url=None, redoc_url=None, redirect_slashes=False)
     meter = ServiceMeter(lambda: _readings(service))
     app.state.service = service
     app.state.guard = guard
     app.state.limits = limits
     app.state.meter = meter
     app.state.draining = asyncio.Event()
-    for router in (health.open_router, health.router, reading.router, posting.router, streaming.router):
+    for router in (health.open_router, health.router, reading.router, posting.router, streaming.router, page.router):
         app.include_router(router)
     app.add_middleware(Envelope, meter=meter)
     app.add_exception_handler(Problem, _on_problem)

@@ -17,7 +17,12 @@ from streams.query.problems import Problem
 REQUEST_ID = "X-Request-Id"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _GIVEN = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
-_SECURITY = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+_SECURITY = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
 _log = structlog.stdlib.get_logger("streams.query")
 
 

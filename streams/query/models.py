@@ -299,7 +299,8 @@ class NodeOut(BaseModel):
     attributes: dict[str, str | float]
     sources: list[str]
     created_seq: int = Field(description="The commit that made it.")
-    children: list[ChildOut] = Field(description="In order of creation.")
+    path: list[CrumbOut] = Field(description="The summaries above it, the uppermost first.")
+    children: list[ChildOut] = Field(description="In the order asked for.")
     next: int | None = Field(description="Give as `after` for the next page of children; null at the end.")
 
 

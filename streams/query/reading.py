@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import orjson
 from fastapi import APIRouter, Path, Query, Request
@@ -14,6 +14,7 @@ from memory.ports.index import Scope
 from memory.records import TREE_PATTERN, parse_time, tree_id
 from streams import answers
 from streams.query import models, shapes
+from streams.query.drawing import MappedNode
 from streams.query.guard import GuardedRoute
 from streams.query.keys import Key
 from streams.query.problems import invalid
@@ -129,12 +130,37 @@ async def show_node(
     request: Request,
     tree: Tree,
     node: Annotated[str, Path(description="`root`, or an id from an answer.", max_length=256)],
-    limit: Annotated[int, Query(ge=1, le=1_000, description="Most children.")] = 100,
+    limit: Annotated[int, Query(ge=0, le=1_000, description="Most children.")] = 100,
     after: Annotated[int, Query(ge=0, le=2**62, description="`next` of the page before.")] = 0,
+    order: Annotated[Literal["created", "size"], Query(description="Of children: by creation, or most leaves first.")] = "created",
 ) -> Response:
-    """Text, sources, version, what is pending, and its children."""
-    found, below, sources = await service_of(request).node(tree_id(tree), NodeId(node), limit=limit, after=Mark(after))
-    return json_answer(shapes.node_json(found, below, sources, limit=limit))
+    """Text, sources, version, what is pending, the summaries above it, and its children."""
+    service, name = service_of(request), tree_id(tree)
+    found, path, sources = await service.node(name, NodeId(node))
+    following: int | None
+    if order == "size":
+        all_of_them = await service.drawing.by_size(name, found.id) if limit else []
+        children = all_of_them[after : after + limit]
+        following = after + limit if after + limit < len(all_of_them) else None
+    else:
+        children = await service.store.children(name, found.id, limit=limit, after=Mark(after)) if limit else []
+        following = children[-1].mark if limit and len(children) == limit else None
+    return json_answer({**shapes.node_json(found, path, children, sources), "next": following})
+
+
+@router.get("/trees/{tree}/map", response_model=MappedNode, tags=["trees"], summary="The largest parts of a tree")
+async def draw_map(
+    request: Request,
+    tree: Tree,
+    node: Annotated[str, Query(max_length=256, description="Where to start.")] = "root",
+    nodes: Annotated[int, Query(ge=0, le=2_000, description="Most nodes, besides the first.")] = 400,
+    children: Annotated[int, Query(ge=1, le=500, description="Most children of one node, those with most leaves first.")] = 100,
+    characters: Annotated[int, Query(ge=1, le=10_000, description="Of each text; longer ones are cut.")] = 160,
+) -> Response:
+    """For a picture of a tree of any size: whatever has most leaves is opened next, until there are enough nodes."""
+    drawing = service_of(request).drawing
+    value = await drawing.largest(tree_id(tree), NodeId(node), nodes=nodes, children=children, characters=characters)
+    return json_answer(value)
 
 
 @router.get("/trees/{tree}/events/{event}", response_model=models.EventRead, tags=["events"], summary="One event")

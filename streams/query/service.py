@@ -11,7 +11,7 @@ import structlog
 
 from memory.errors import BanyanError, EmbedderAnswerError, EmbedderError, NodeNotFoundError, TreeNotFoundError
 from memory.facade import LocalMemory
-from memory.model import EventId, Mark, Node, NodeId, TreeId, TreeInfo
+from memory.model import EventId, Node, NodeId, TreeId, TreeInfo
 from memory.ports.index import Scope
 from memory.ports.store import Receipt
 from memory.records import Feedback, Record
@@ -21,6 +21,7 @@ from memory.service.query import Context
 from memory.tree.routing import Decision
 from memory.tree.view import View
 from streams.health import dependency
+from streams.query.drawing import Drawing
 from streams.query.embedding import QueryEmbedder
 from streams.query.problems import Problem
 from streams.query.writing import Writer
@@ -71,6 +72,7 @@ class Service:
         self.embedder = embedder
         self.counts = Counts()
         self.store = memory.parts.store
+        self.drawing = Drawing(self.store)
         self._history = History(self.store)
         # A replay holds a whole tree in memory.
         self._replays = asyncio.Semaphore(1)
@@ -176,17 +178,17 @@ class Service:
         """What a tree is and holds."""
         return await self.store.tree(tree), await self.memory.stats(tree)
 
-    async def node(self, tree: TreeId, node: NodeId, *, limit: int, after: Mark) -> tuple[Node, list[Node], Sequence[EventId]]:
-        """A node, a page of its children, and the events that its text was made from."""
+    async def node(self, tree: TreeId, node: NodeId) -> tuple[Node, list[Node], Sequence[EventId]]:
+        """A node, the summaries above it, and the events that its text was made from."""
         found = (await self.store.nodes(tree, [node])).get(node)
         if found is None:
             await self.store.tree(tree)
             raise NodeNotFoundError(f"tree {tree!r} has no node {node[:100]!r}")
-        children = await self.store.children(tree, node, limit=limit, after=after)
+        path = await self.drawing.path(tree, found)
         if found.item is not None:
-            return found, children, (found.item.event_id,)
+            return found, path, (found.item.event_id,)
         below = await self.store.events_below(tree, [node], limit=20)
-        return found, children, below[node]
+        return found, path, below[node]
 
     async def event(self, tree: TreeId, event: EventId) -> tuple[Receipt, Mapping[NodeId, Node]]:
         """

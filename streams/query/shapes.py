@@ -46,8 +46,8 @@ def child_json(node: Node) -> dict[str, Any]:
     }
 
 
-def node_json(node: Node, children: Sequence[Node], sources: Sequence[EventId], *, limit: int) -> dict[str, Any]:
-    """A node, and a page of its children."""
+def node_json(node: Node, path: Sequence[Node], children: Sequence[Node], sources: Sequence[EventId]) -> dict[str, Any]:
+    """A node, what lies above it, and some of its children."""
     item = node.item
     return {
         **child_json(node),
@@ -63,8 +63,8 @@ def node_json(node: Node, children: Sequence[Node], sources: Sequence[EventId], 
         "attributes": dict(node.attributes),
         "sources": list(sources),
         "created_seq": node.mark >> MARK_BITS,
+        "path": [{"id": each.id, "text": each.text} for each in path],
         "children": [child_json(child) for child in children],
-        "next": children[-1].mark if len(children) == limit else None,
     }
 
 

@@ -1,0 +1,100 @@
+// What is happening to the tree: its commits, as they come.
+
+import { follow, get, part } from "./api.js";
+import { blank, button, counted, el, number, rate, shorten, svg, when } from "./dom.js";
+
+const KEPT = 60;
+const SECONDS = 60;
+const BACK = 25;
+
+export class Activity {
+  /** `on.commits(list)` is told of new ones, `on.record(event id)` shows one, `on.state(live | connecting | off)`. */
+  constructor(host, meter, tree, on, signal) {
+    Object.assign(this, { host, tree, on, signal, list: el("ol", { class: "commits" }), arrived: [] });
+    this.line = svg("path", { class: "spark-line", fill: "none" });
+    this.area = svg("path", { class: "spark-area" });
+    this.figure = el("b", {}, "0/s");
+    meter.append(el("span", { class: "meter-figure" }, this.figure, " items"), svg("svg", { viewBox: "0 0 120 28", class: "spark", role: "img", "aria-label": "Items a second, the last minute", preserveAspectRatio: "none" }, this.area, this.line));
+    this.timer = setInterval(() => this.beat(), 1_000);
+    signal.addEventListener("abort", () => clearInterval(this.timer));
+    this.beat();
+  }
+
+  async start(seq) {
+    this.on.state("connecting");
+    try {
+      const before = await get(`trees/${part(this.tree)}/commits`, { after: Math.max(0, seq - BACK), limit: BACK }, { signal: this.signal });
+      this.add(before.commits);
+      this.last = Math.max(seq, before.commits.at(-1)?.seq ?? 0);
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      this.last = seq;
+    }
+    this.render();
+    follow(`trees/${part(this.tree)}/commits/stream`, {
+      after: this.last,
+      signal: this.signal,
+      on: {
+        open: () => this.on.state("live"),
+        event: (name, commit) => name === "commit" && this.came(commit),
+        lost: (error) => {
+          this.on.state(error?.status && error.status < 500 ? "off" : "connecting");
+        },
+      },
+    });
+  }
+
+  came(commit) {
+    if (commit.seq <= this.last) return;
+    this.last = commit.seq;
+    const leaves = commit.created.filter((each) => each.kind === "leaf").length;
+    if (leaves) this.arrived.push([performance.now(), leaves]);
+    this.add([commit]);
+    this.due ??= setTimeout(() => {
+      this.due = null;
+      this.render();
+    }, 250);
+    this.on.commits(commit, leaves);
+  }
+
+  add(commits) {
+    this.kept = [...commits.toReversed(), ...(this.kept ?? [])].slice(0, KEPT);
+  }
+
+  render() {
+    if (!this.kept?.length) {
+      this.host.replaceChildren(blank({ heading: "Nothing has happened yet", text: "Commits stand here as they come." }));
+      return;
+    }
+    const have = new Map([...this.list.children].map((row) => [row.dataset.seq, row]));
+    this.list.replaceChildren(...this.kept.map((commit) => have.get(String(commit.seq)) ?? this.row(commit, have.size > 0)));
+    if (!this.list.isConnected) this.host.replaceChildren(this.list);
+  }
+
+  row(commit, fresh) {
+    const leaves = commit.created.filter((each) => each.kind === "leaf").length;
+    const topics = commit.created.filter((each) => each.kind === "summary").length;
+    const what = [leaves ? `${counted(leaves, "item")} placed` : null, topics ? `${counted(topics, "topic")} made` : null, commit.rewritten.length ? `${counted(commit.rewritten.length, "summary", "summaries")} written` : null];
+    return el(
+      "li",
+      { class: `commit ${leaves ? "grew" : ""} ${fresh ? "new" : ""}`, "data-seq": commit.seq },
+      el("div", { class: "commit-head" }, el("b", {}, `#${number(commit.seq)}`), when(commit.at)),
+      el("p", {}, what.filter(Boolean).join(", ") || "Noted"),
+      commit.events.length ? el("ul", { class: "chips" }, commit.events.slice(0, 4).map((id) => el("li", {}, button(shorten(id, 40), () => this.on.record(id), { kind: "chip" }))), commit.events.length > 4 ? el("li", { class: "muted" }, `and ${number(commit.events.length - 4)} more`) : null) : null,
+    );
+  }
+
+  /** Once a second: how many came in each of the last sixty. */
+  beat() {
+    const now = performance.now();
+    this.arrived = this.arrived.filter(([at]) => now - at < SECONDS * 1_000);
+    const counts = new Array(SECONDS).fill(0);
+    for (const [at, leaves] of this.arrived) counts[SECONDS - 1 - Math.floor((now - at) / 1_000)] += leaves;
+    const top = Math.max(1, ...counts);
+    const points = counts.map((count, at) => `${((at / (SECONDS - 1)) * 120).toFixed(1)} ${(26 - (count / top) * 23).toFixed(1)}`);
+    this.line.setAttribute("d", `M ${points.join(" L ")}`);
+    this.area.setAttribute("d", `M 0 28 L ${points.join(" L ")} L 120 28 Z`);
+    const lately = counts.slice(-6, -1).reduce((sum, count) => sum + count, 0) / 5;
+    this.figure.textContent = rate(lately);
+  }
+}
