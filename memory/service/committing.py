@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 from memory.changes import ChangeSet, Create, EventEntry, Grow, LogEntry, Move, Step
 from memory.errors import ContentionError, LeaseBusyError, LeaseLostError, StoreDamagedError
-from memory.model import EventId, NodeId, TreeId
+from memory.model import NodeId, TreeId
 from memory.ports.clock import Clock
 from memory.ports.jobs import SummaryJobs
 from memory.ports.leases import Lease, PathLeases
 from memory.ports.store import Applied, Seen, Stale, TreeStore
-from memory.records import Record
 from memory.service.completing import Fresh
 from memory.service.finishing import finished
 from memory.service.recent import RecentLeaves
@@ -26,7 +25,7 @@ from memory.service.stages import Stages
 from memory.service.views import Views
 from memory.settings import IngestSettings
 from memory.structures.base import Structure
-from memory.tree.planning import Insertion, Plan, leaf_id
+from memory.tree.planning import Insertion, Plan
 from memory.tree.view import View
 
 BUSY_MAX = 100_000
@@ -82,16 +81,16 @@ class Committing:
         self._stages = stages
         self._recent = RecentLeaves()
         self._busy: dict[TreeId, None] = {}
-        """Trees whose last commit was refused once or more: others write there, and a view is worth catching up first."""
+        """Trees in which others write, as the last commit there found: a view is worth catching up first."""
         self.counters = IngestCounters()
         self.on_commit: Callable[[TreeId, LogEntry], None] | None = None
         """Called after each commit with what it did, texts and items included."""
 
     async def apply(
-        self, tree: TreeId, structure: Structure, waiting: Sequence[tuple[Record, Sequence[Insertion]]]
+        self, tree: TreeId, structure: Structure, waiting: Sequence[tuple[EventEntry, Sequence[Insertion]]]
     ) -> Applied | Seen:
         """
-        Put records with their items into the tree, in one commit.
+        Put events with their items into the tree, in one commit.
 
         When it answers `Applied` all is durable and the summary jobs are queued. `Seen`: some had been applied before, and nothing
         was written.
@@ -100,17 +99,20 @@ class Committing:
             ContentionError: refused too often; nothing was written.
         """
         insertions = [insertion for _, group in waiting for insertion in group]
-        events = tuple(_entry(record, group) for record, group in waiting)
+        events = tuple(event for event, _ in waiting)
         lease_after = self._lease_after(len(insertions))
-        # A small plan that is refused costs no more than reading the log before it.
-        level = lease_after > 0 and (len(insertions) <= SMALL or tree not in self._busy)
+        # A small plan that is refused costs no more than reading the log before it; under a lease it is read anyway.
+        level = tree not in self._busy or (lease_after > 0 and len(insertions) <= SMALL)
         for attempt in range(self._settings.attempts_max):
             leased = attempt >= lease_after
-            async with self._views.hold(tree, fresh=not level) as view:
+            async with self._views.hold(tree, fresh=False) as view:
+                before = view.seq
+                if not level:
+                    await self._views.catch_up(tree, view)
                 outcome, dirty = await self._attempt(tree, view, structure, insertions, events, leased=leased)
                 level = isinstance(outcome, Stale) and view.seq >= outcome.seq
             if isinstance(outcome, Applied):
-                self._settled(tree, refused=attempt > 0)
+                self._settled(tree, busy=attempt > 0 or (lease_after == 0 and outcome.seq > before + 1))
                 self.counters.commits += 1
                 self.counters.items += len(insertions)
                 await self._jobs.put(tree, dirty, seq=outcome.seq)
@@ -140,8 +142,8 @@ class Committing:
             return 0
         return SMALL_REFUSALS if items <= SMALL else 1
 
-    def _settled(self, tree: TreeId, *, refused: bool) -> None:
-        if not refused:
+    def _settled(self, tree: TreeId, *, busy: bool) -> None:
+        if not busy:
             self._busy.pop(tree, None)
             return
         self._busy[tree] = None
@@ -210,12 +212,13 @@ class Committing:
         None, and a view without the plan, when one of the events was committed meanwhile. A plan made again may leave the leased
         nodes; then its expectations still protect it, the lease only no longer keeps others from making it fail.
         """
-        seq = view.seq
+        if not await self._store.changes(tree, view.seq, limit=1):
+            return plan
         view.undo(plan.steps)
         await self._views.catch_up(tree, view)
-        if view.seq != seq and any(leaf in view.homes for event in events for leaf in event.leaves):
+        if any(leaf in view.homes for event in events for leaf in event.leaves):
             return None
-        holds = view.seq == seq or all(
+        holds = all(
             expected.node in view.branches and view.branches[expected.node].routing == expected.routing for expected in plan.expects
         )
         if not holds:
@@ -291,8 +294,3 @@ class Committing:
             return None
         self.counters.leased += 1
         return lease
-
-
-def _entry(record: Record, group: Sequence[Insertion]) -> EventEntry:
-    event = EventId(record.id)
-    return EventEntry(id=event, digest=record.digest, leaves=tuple(leaf_id(event, insertion.item.chunk) for insertion in group))

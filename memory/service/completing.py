@@ -28,6 +28,8 @@ class Fresh:
         self._first: dict[NodeId, list[NodeId]] = {step.id: [] for step in self._made if step.above is None}
         grows = (step for step in steps if isinstance(step, Grow)) if self._first else ()
         for grow in grows:
+            if self._first.keys().isdisjoint(grow.nodes):
+                continue
             for node in grow.nodes:
                 leaves = self._first.get(node)
                 if leaves is not None and len(leaves) < PROVISIONAL_LEAVES:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from memory.changes import LogEntry
+from memory.changes import EventEntry, LogEntry
 from memory.errors import EmbedderError
 from memory.model import EventId, TreeId
 from memory.ports.clock import Clock
@@ -26,7 +26,7 @@ from memory.service.stages import Stages
 from memory.service.views import Views
 from memory.settings import IngestSettings
 from memory.structures.base import Structure
-from memory.tree.planning import leaf_id
+from memory.tree.planning import Insertion, leaf_id
 
 __all__ = ["Ingest", "IngestCounters", "Prepared"]
 
@@ -135,21 +135,24 @@ class Ingest:
         """
         receipts = dict(prepared.known)
         accepted: set[EventId] = set()
-        waiting = [(record, group) for record, group in zip(prepared.records, prepared.insertions, strict=True)]
+        waiting = [(_entry(record, group), group) for record, group in zip(prepared.records, prepared.insertions, strict=True)]
         while waiting:
             structure = await self._preparing.ensure_tree(prepared.tree)
             outcome = await self._committing.apply(prepared.tree, structure, waiting)
             if isinstance(outcome, Seen):
                 receipts.update(outcome.receipts)
-                waiting = [(record, group) for record, group in waiting if record.id not in outcome.receipts]
+                waiting = [(event, group) for event, group in waiting if event.id not in outcome.receipts]
                 continue
-            for record, group in waiting:
-                event = EventId(record.id)
-                accepted.add(event)
-                leaves = tuple(leaf_id(event, insertion.item.chunk) for insertion in group)
-                receipts[event] = Receipt(event_id=event, seq=outcome.seq, digest=record.digest, leaves=leaves)
+            for event, _ in waiting:
+                accepted.add(event.id)
+                receipts[event.id] = Receipt(event_id=event.id, seq=outcome.seq, digest=event.digest, leaves=event.leaves)
             waiting = []
         return [_result(prepared.tree, record, receipts[EventId(record.id)], accepted) for record in records]
+
+
+def _entry(record: Record, group: Sequence[Insertion]) -> EventEntry:
+    event = EventId(record.id)
+    return EventEntry(id=event, digest=record.digest, leaves=tuple(leaf_id(event, insertion.item.chunk) for insertion in group))
 
 
 def _result(tree: TreeId, record: Record, receipt: Receipt, accepted: set[EventId]) -> EventResult:

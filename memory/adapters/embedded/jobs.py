@@ -69,11 +69,15 @@ class InProcessSummaryJobs(SummaryJobs):
     async def put(self, tree: TreeId, nodes: Sequence[NodeId], *, seq: int = 0) -> None:
         """Queue the nodes. One that is delayed stays so."""
         for node in nodes:
+            # Where a commit names hundreds of nodes, most of them wait already.
+            here: _Waiting | _Delayed | None = self._waiting.get(tree, {}).get(node)
+            if here is not None:
+                here.seq = _later(here.seq, seq)
+                continue
             key = (tree, node)
-            here: _Waiting | _Delayed | None
             if (claimed := self._claimed.get(key)) is not None:
                 claimed.again = seq if claimed.again is None else _later(claimed.again, seq)
-            elif (here := self._delayed.get(key) or self._waiting.get(tree, {}).get(node)) is not None:
+            elif (here := self._delayed.get(key)) is not None:
                 here.seq = _later(here.seq, seq)
             else:
                 self._sizes[tree] += 1

@@ -19,6 +19,7 @@ from memory.records import Document, Record
 from memory.results import EventResult, EventStatus
 from memory.service.stream import stream
 from memory.settings import IngestSettings, MemorySettings
+from memory.structures.memtree import MemTree
 from tests.fakes.embedder import EmbedderFault, FakeEmbedder
 from tests.fakes.world import TREE, World, turn, turns
 from tests.unit.memory.service.conftest import MakeWorld
@@ -216,6 +217,31 @@ async def test_a_refused_commit_is_planned_again(make_world: MakeWorld, lease_af
     assert {result.status for result in await ours.put(*turns(range(10, 20)))} == {ACCEPTED}
     assert ours.ingest.counters.refused == 7
     await assert_sound(ours, 27)
+
+
+async def test_alone_it_reads_the_log_once_a_commit_and_beside_others_plans_once(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, other = make_world(), make_world()
+    await ours.put(*turns(range(8)))
+    done: Counter[str] = Counter()
+    for part, name in ((ours.store, "changes"), (MemTree, "plan")):
+        asked = getattr(part, name)
+
+        def counted(*given: Any, _name: str = name, _asked: Any = asked, **named: Any) -> Any:
+            done[_name] += 1
+            return _asked(*given, **named)
+
+        monkeypatch.setattr(part, name, counted)
+    await ours.put(*turns(range(10, 30)), batch=4)
+    assert done == {"changes": 5, "plan": 5}
+    for number in range(5):
+        await other.put(turn(100 + number))
+        done.clear()
+        await ours.put(turn(200 + number))
+        if number:  # it has found by now that it is not alone
+            assert done["plan"] == 1
+    await assert_sound(ours, 38)
 
 
 async def test_one_that_is_always_refused_gives_up_with_nothing_written(make_world: MakeWorld) -> None:
