@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 from memory.errors import SettingError
 from streams.cli.app import Exit
 from streams.cli.evaluate_sessions import measure_sessions
-from streams.cli.evaluation_run import Measuring
+from streams.cli.evaluation_run import Measuring, reporter
 from streams.evaluation.choices import chosen_for
 
 if TYPE_CHECKING:
+    from memory.model import Vector
     from streams.cli.common import Session
+    from streams.evaluation.dataset import Dataset
     from streams.settings import Settings
 
 VERSION: Final = 1
@@ -33,6 +35,26 @@ class Wanted:
     """As asked for; none means all that work on a structure. Those that do not work on one are left out there."""
     data: Path | None
     """Where memories are kept, a folder below it for each set and structure."""
+
+
+class _Vectors:
+    """Of the set in hand, what its texts are embedded to: once for all structures."""
+
+    def __init__(self, session: Session, stop: asyncio.Event) -> None:
+        self._session = session
+        self._stop = stop
+        self._of = ""
+        self._known: dict[str, Vector] = {}
+
+    async def of(self, name: str, dataset: Dataset, settings: Settings) -> dict[str, Vector]:
+        """The vectors of a set, by text."""
+        from streams.evaluation.run import embedded  # noqa: PLC0415  # brings numpy
+
+        if name != self._of:
+            with self._session.output.progress("embedding", total=None) as progress:
+                self._known = await embedded(settings, dataset, stop=self._stop, report=reporter(progress))
+            self._of = name
+        return self._known
 
 
 class Results:
@@ -87,6 +109,7 @@ async def measure_table(session: Session, wanted: Wanted, results: Results, stop
     """
     output = session.output
     shown: dict[str, dict[str, Any]] = {}
+    vectors = _Vectors(session, stop)
     for name, (form, folder) in wanted.sets.items():
         for structure in wanted.structures:
             output.note(f"{name}, {structure}")
@@ -94,7 +117,7 @@ async def measure_table(session: Session, wanted: Wanted, results: Results, stop
             if form == "msc":
                 result = await _sessions(session, settings, name, folder, results, stop)
             else:
-                result = await _measure(session, settings, name, form, folder, wanted, results, stop)
+                result = await _measure(session, settings, name, wanted, results, vectors, stop)
             if result is None:
                 output.note("what was measured so far is kept; the same command goes on" if results.sets else "nothing is kept")
                 return Exit.INTERRUPTED
@@ -114,10 +137,9 @@ async def _measure(
     session: Session,
     settings: Settings,
     name: str,
-    form: str,
-    folder: Path,
     wanted: Wanted,
     results: Results,
+    vectors: _Vectors,
     stop: asyncio.Event,
 ) -> dict[str, Any] | None:
     """One structure on one set; None when it was interrupted."""
@@ -127,7 +149,7 @@ async def _measure(
     structure = settings.tree.structure
     works = chosen_for(structure, ())
     chosen = [each for each in works if not wanted.strategies or each in wanted.strategies]
-    dataset = load(form, folder).marked(*conditions(settings))
+    dataset = load(*wanted.sets[name]).marked(*conditions(settings))
     digest = f"{dataset.trees[0].rpartition('-')[2]} {settings.navigator}"
     known = results.known(name, structure, digest)
     missing = [each for each in chosen if each not in known.get("strategies", {})]
@@ -137,7 +159,12 @@ async def _measure(
     async def save(result: dict[str, Any]) -> None:
         await asyncio.to_thread(results.keep, name, structure, _together(known, result, digest))
 
-    memory, embedder, summarizer = await open_memory(settings, wanted.data / name / structure if wanted.data else None)
+    folder = wanted.data / name / structure if wanted.data else None
+    there = folder is not None and folder.exists()  # and most of what it needs is in it
+    known_vectors = {} if there else await vectors.of(name, dataset, settings)
+    if stop.is_set():
+        return None
+    memory, embedder, summarizer = await open_memory(settings, folder, known=known_vectors)
     async with memory:
         measured = await Measuring(session, memory, embedder, summarizer, dataset, stop).measure(missing, save=save)
     return None if measured is None else _only(_together(known, measured, digest), chosen)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
 from memory.errors import SettingError
 from memory.local import LocalMemory, open_local
-from memory.model import NodeKind
+from memory.model import NodeKind, Vector
 from memory.results import Hit
+from memory.retrieval.text import embedded_text
+from memory.service.chunking import items
 from streams.bootstrap import open_embedder, open_navigator, open_summarizer
 from streams.evaluation import metrics
 from streams.evaluation.baselines import LEAVES, fused
@@ -24,6 +26,8 @@ from streams.settings import Settings
 
 ARTICLES_K: Final = 3 * metrics.DEPTH
 """Documents asked for where the session level is coarser than they are, so that ten distinct ones are among them."""
+
+_BATCH: Final = 32
 
 Report = Callable[[int, int, str], None]
 """Told how far it is: done, of how many, detail."""
@@ -64,16 +68,45 @@ class StrategyRun:
     embed_ms: list[float] = field(default_factory=list)
 
 
-async def open_memory(settings: Settings, data: Path | None) -> tuple[LocalMemory, TimedEmbedder, CountedSummarizer]:
+async def embedded(settings: Settings, dataset: Dataset, *, stop: asyncio.Event, report: Report) -> dict[str, Vector]:
+    """
+    Vectors of all that is to be put in, by text, so that they need not be computed for each structure anew.
+
+    Args:
+        settings: say which model, and how documents are cut.
+        dataset: what is to be put in.
+        stop: when set, the rest is left.
+        report: told after each batch.
+    """
+    cut = settings.memory.ingest.chunk_tokens
+    texts = list(dict.fromkeys(embedded_text(item) for record in dataset.records for item in items(record, chunk_tokens=cut)))
+    embedder = await open_embedder(settings)
+    known: dict[str, Vector] = {}
+    try:
+        for start in range(0, len(texts), _BATCH):
+            if stop.is_set():
+                break
+            batch = texts[start : start + _BATCH]
+            known.update(zip(batch, await embedder.embed(batch), strict=True))
+            report(len(known), len(texts), "")
+    finally:
+        await embedder.close()
+    return known
+
+
+async def open_memory(
+    settings: Settings, data: Path | None, *, known: Mapping[str, Vector] | None = None
+) -> tuple[LocalMemory, TimedEmbedder, CountedSummarizer]:
     """
     The memory to measure, with the settings' models, its embedder and its summarizer.
 
     Args:
         settings: in force; where they keep trees is not looked at.
         data: folder to keep it in; None for a temporary one.
+        known: vectors of texts that the embedder need not be asked for (`embedded`).
     """
     tree = settings.tree
-    embedder = TimedEmbedder(await open_embedder(settings))
+    embedder = TimedEmbedder(await open_embedder(settings), known=known)
     summarizer = CountedSummarizer(open_summarizer(settings))
     memory = await open_local(
         data,
