@@ -94,7 +94,7 @@ def test_scripts_are_short_and_narrow(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*NAMES, *LIBRARIES])
 def test_every_script_is_asked_for_by_name_somewhere(name: str) -> None:
-    sources = [path.read_text("utf-8") for path in SCRIPTS.parent.glob("*.py")] + [source(other) for other in NAMES]
+    sources = [path.read_text("utf-8") for path in SCRIPTS.parent.rglob("*.py")] + [source(other) for other in NAMES]
     assert any(f'"{name}"' in text or f"include: {name}\n" in text for text in sources)
 
 

@@ -23,7 +23,8 @@ from memory.ports.index import NodeIndex
 from memory.ports.jobs import SummaryJobs
 from memory.ports.leases import PathLeases
 from memory.ports.store import TreeStore
-from tests.contract.node_indexes import OPENERS, SHARED, Opener
+from tests.conftest import NOT_RUN
+from tests.contract.node_indexes import ON_SEARCH, OPENERS, SEARCH_URL, SHARED, Opener, available, clear_away, search_url
 from tests.fakes.clock import FakeClock
 from tests.fakes.scaled_claims import ScaledClaims
 from tests.fakes.scaled_leases import ScaledLeases
@@ -106,6 +107,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every family that has the ports that a test asks for."""
     if "family" in metafunc.fixturenames:
         metafunc.parametrize("family", WITH_JOBS if "jobs" in metafunc.fixturenames else FAMILIES, indirect=True)
+    for fixture, names in (("index", tuple(OPENERS)), ("opener", SHARED)):
+        if fixture in metafunc.fixturenames:
+            metafunc.parametrize(fixture, available(names), indirect=True)
+            if search_url() is None:
+                metafunc.config.stash.setdefault(NOT_RUN, {})["RediSearch (the node index's contract)"] = (
+                    f"{SEARCH_URL} names no server with the search module"
+                )
 
 
 @pytest.fixture
@@ -135,14 +143,16 @@ def elapse(family: Family) -> Elapse:
     return family.elapse
 
 
-@pytest.fixture(params=OPENERS)
+@pytest.fixture
 async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[NodeIndex]:
     opened = await OPENERS[request.param](tmp_path)
     yield opened
+    if request.param in ON_SEARCH:
+        await clear_away(opened)
     await opened.close()
 
 
-@pytest.fixture(params=SHARED)
+@pytest.fixture
 async def opener(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Opener]:
     """Opens as many instances of one index as a test wants."""
     opened: list[NodeIndex] = []
@@ -152,5 +162,7 @@ async def opener(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         return opened[-1]
 
     yield open_another
+    if request.param in ON_SEARCH:
+        await clear_away(await open_another())
     for one in opened:
         await one.close()
