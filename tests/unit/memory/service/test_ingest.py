@@ -236,7 +236,7 @@ async def test_alone_it_reads_the_log_once_a_commit_and_beside_others_plans_once
     await ours.put(*turns(range(10, 30)), batch=4)
     assert done == {"changes": 5, "plan": 5}
     for number in range(5):
-        await other.put(turn(100 + number))
+        await other.put(turn(100 + number, f"lonely{number} words{number}"))
         done.clear()
         await ours.put(turn(200 + number))
         if number:  # it has found by now that it is not alone
