@@ -21,12 +21,13 @@ from memory.ports.index import NodeIndex, Scope
 from memory.ports.jobs import SummaryJobs
 from memory.ports.store import TreeStore
 from memory.records import Document, Feedback, Record, Turn, parse, parse_feedback, tree_id
-from memory.results import CheckReport, EventResult, EventStatus, SearchAnswer, TreeNode, TreeReport
+from memory.results import CheckReport, EventResult, EventStatus, Profile, SearchAnswer, Speaker, TreeNode, TreeReport
 from memory.service.freshness import Freshness
 from memory.service.indexing import Indexing
 from memory.service.ingest import Ingest
 from memory.service.inspect import Inspect
 from memory.service.pool import SummaryPool, requeue_dirty
+from memory.service.profiles import Profiles
 from memory.service.query import Context, Query
 from memory.service.stream import IngestTotals, stream
 from memory.service.summarize import SummaryCounts
@@ -52,6 +53,7 @@ class Parts:
     pool: SummaryPool
     freshness: Freshness
     weighing: Weighing
+    profiles: Profiles
     clock: Clock
 
 
@@ -256,6 +258,14 @@ class LocalMemory:
     async def context(self, tree: str, query: str, *, tokens: int, strategy: str = "hybrid", scope: Scope | None = None) -> Context:
         """Hits packed into a token budget, in time order, ready for a prompt."""
         return await self._parts.query.context(tree_id(tree), query, tokens=tokens, strategy=strategy, scope=scope or Scope())
+
+    async def speakers(self, tree: str) -> list[Speaker]:
+        """Who speaks in a tree, those with most turns first."""
+        return await self._parts.profiles.speakers(tree_id(tree))
+
+    async def profile(self, tree: str, speaker: str, *, facts: int = 20) -> Profile | None:
+        """Who a speaker is by what they said; None when nobody of that name speaks in the tree."""
+        return await self._parts.profiles.profile(tree_id(tree), speaker, facts=facts)
 
     async def tree(self, tree: str, *, depth: int | None = None, children: int = 20, node: str | None = None) -> TreeNode:
         """The tree, or what is below a node, to be drawn: at most `children` a node, those with most leaves first."""

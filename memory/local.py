@@ -19,7 +19,7 @@ from pathlib import Path
 
 from memory.adapters.embedded.claims import InProcessClaims
 from memory.adapters.embedded.clock import SystemClock
-from memory.adapters.embedded.extractive import ExtractiveKeywords, ExtractiveSummarizer
+from memory.adapters.embedded.extractive import ExtractiveKeywords, ExtractiveStatements, ExtractiveSummarizer
 from memory.adapters.embedded.gate import FileLeases
 from memory.adapters.embedded.index.node_index import EmbeddedNodeIndex
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
@@ -42,6 +42,7 @@ from memory.service.indexing import Indexing
 from memory.service.ingest import Ingest
 from memory.service.inspect import Inspect
 from memory.service.pool import SummaryPool
+from memory.service.profiles import Profiles
 from memory.service.query import Query
 from memory.service.stream import IngestTotals
 from memory.service.summarize import Summarize
@@ -259,6 +260,7 @@ def _assemble(
         pool=pool,
         freshness=Freshness(store=store, jobs=jobs, pool=pool, clock=clock),
         weighing=Weighing(store=store, clock=clock),
+        profiles=Profiles(store=store, keywords=ExtractiveKeywords(), statements=ExtractiveStatements()),
         clock=clock,
     )
 

@@ -98,6 +98,45 @@ class SearchAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Speaker:
+    """Somebody who speaks in a tree."""
+
+    name: str
+    turns: int
+    last_at: datetime | None
+    """Of the latest turn that says its time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """What somebody said of themselves, word for word."""
+
+    event_id: EventId
+    text: str
+    at: datetime | None
+    weight: float
+    """Of the turn, at the time of the latest one; 1 where the structure keeps no weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Who somebody is, by what they said in a tree."""
+
+    tree: TreeId
+    speaker: str
+    turns: int
+    conversations: int
+    first_at: datetime | None
+    last_at: datetime | None
+    phrases: tuple[str, ...]
+    """What they speak about, most telling first."""
+    facts: tuple[Fact, ...]
+    """Those that say most and weigh most first."""
+    seq: int
+    """The commit that it covers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailingNode:
     """A summary that could not be made the last time it was tried, or several times in a row."""
 

@@ -21,7 +21,7 @@ from memory.errors import ClosedError
 from memory.local import LocalMemory, open_local
 from memory.model import TreeInfo
 from memory.records import Feedback, Record
-from memory.results import CheckReport, EventResult, SearchAnswer, TreeNode, TreeReport
+from memory.results import CheckReport, EventResult, Profile, SearchAnswer, Speaker, TreeNode, TreeReport
 from memory.service.query import Context
 
 T = TypeVar("T")
@@ -109,6 +109,14 @@ class LocalMemorySync:
     def context(self, tree: str, query: str, *, tokens: int, **options: Any) -> Context:
         """See `LocalMemory.context`."""
         return self._loop.run(self._memory.context(tree, query, tokens=tokens, **options))
+
+    def speakers(self, tree: str) -> list[Speaker]:
+        """See `LocalMemory.speakers`."""
+        return self._loop.run(self._memory.speakers(tree))
+
+    def profile(self, tree: str, speaker: str, *, facts: int = 20) -> Profile | None:
+        """See `LocalMemory.profile`."""
+        return self._loop.run(self._memory.profile(tree, speaker, facts=facts))
 
     def tree(self, tree: str, **options: Any) -> TreeNode:
         """See `LocalMemory.tree`."""

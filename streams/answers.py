@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from memory.model import TreeInfo
-from memory.results import CheckReport, Hit, SearchAnswer, TreeNode, TreeReport
+from memory.results import CheckReport, Hit, Profile, SearchAnswer, Speaker, TreeNode, TreeReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +73,27 @@ def tree_json(info: TreeInfo) -> dict[str, Any]:
         "dimension": info.model.dimension,
         "created_at": info.created_at,
         "seq": info.seq,
+    }
+
+
+def speaker_json(speaker: Speaker) -> dict[str, Any]:
+    """Somebody who speaks in a tree."""
+    return {"speaker": speaker.name, "turns": speaker.turns, "last_at": speaker.last_at}
+
+
+def profile_json(profile: Profile) -> dict[str, Any]:
+    """Who a speaker is."""
+    facts = [{"event_id": each.event_id, "text": each.text, "at": each.at, "weight": each.weight} for each in profile.facts]
+    return {
+        "tree": profile.tree,
+        "speaker": profile.speaker,
+        "turns": profile.turns,
+        "conversations": profile.conversations,
+        "first_at": profile.first_at,
+        "last_at": profile.last_at,
+        "phrases": list(profile.phrases),
+        "facts": facts,
+        "seq": profile.seq,
     }
 
 

@@ -57,6 +57,7 @@ _COMMANDS = {
     "context": _Entry("streams.cli.ask:context", "Pack what answers a query into a text for a prompt."),
     "feedback": _Entry("streams.cli.feedback:feedback", "Say that what a tree remembers is right, or wrong."),
     "tree": _Entry("streams.cli.look:tree", "Draw a tree: topics, what lies below them, what is pending."),
+    "profile": _Entry("streams.cli.profile:profile", "Show who speaks in a tree, and who somebody is by what they said."),
     "stats": _Entry("streams.cli.look:stats", "Count what a tree holds and what it has cost."),
     "check": _Entry("streams.cli.look:check", "Verify a tree: every invariant, and a serial replay."),
     "eval": _Entry("streams.cli.evaluate:evaluate", "Measure retrieval on a data set with known answers."),

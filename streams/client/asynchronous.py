@@ -89,6 +89,10 @@ class AsyncClient:
                 yield tree
             after = page["next"]
 
+    async def profile(self, tree: str, speaker: str, *, facts: int = 20) -> dict[str, Any]:
+        """Who a speaker is, by what they said in a tree."""
+        return await self._json(exchange.get("trees", tree, "profile", speaker=speaker, facts=facts))
+
     async def stats(self, tree: str) -> dict[str, Any]:
         """What a tree is, holds and has cost."""
         return await self._json(exchange.get("trees", tree))

@@ -88,6 +88,10 @@ class Client:
             yield from page["trees"]
             after = page["next"]
 
+    def profile(self, tree: str, speaker: str, *, facts: int = 20) -> dict[str, Any]:
+        """Who a speaker is, by what they said in a tree."""
+        return self._json(exchange.get("trees", tree, "profile", speaker=speaker, facts=facts))
+
     def stats(self, tree: str) -> dict[str, Any]:
         """What a tree is, holds and has cost."""
         return self._json(exchange.get("trees", tree))

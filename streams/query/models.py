@@ -132,6 +132,43 @@ class IngestAnswer(BaseModel):
     seq: int | None = Field(description="The last commit that holds one of them; null when that is not known yet.")
 
 
+class SpeakerOut(BaseModel):
+    """Somebody who speaks in a tree."""
+
+    speaker: str
+    turns: int
+    last_at: datetime | None = Field(description="Of the latest turn that says its time.")
+
+
+class SpeakersOut(BaseModel):
+    """Who speaks in a tree."""
+
+    speakers: list[SpeakerOut]
+
+
+class FactOut(BaseModel):
+    """What somebody said of themselves, word for word."""
+
+    event_id: str
+    text: str
+    at: datetime | None
+    weight: float = Field(description="Of the turn; 1 where the structure keeps no weights.")
+
+
+class ProfileOut(BaseModel):
+    """Who somebody is, by what they said."""
+
+    tree: str
+    speaker: str
+    turns: int
+    conversations: int
+    first_at: datetime | None
+    last_at: datetime | None
+    phrases: list[str] = Field(description="What they speak about, most telling first.")
+    facts: list[FactOut] = Field(description="Those that say most and weigh most first.")
+    seq: int = Field(description="The commit that it covers.")
+
+
 class CrumbOut(BaseModel):
     """A summary above a hit."""
 

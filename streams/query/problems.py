@@ -43,6 +43,7 @@ KINDS: Mapping[str, Kind] = {
         Kind("tree-not-found", 404, "No such tree"),
         Kind("node-not-found", 404, "No such node"),
         Kind("event-not-found", 404, "No such event"),
+        Kind("speaker-not-found", 404, "No such speaker"),
         Kind("method-not-allowed", 405, "This address does not take this method"),
         Kind("slow-request", 408, "The request was sent too slowly"),
         Kind("tree-mismatch", 409, "The tree was made with other settings"),

@@ -17,7 +17,7 @@ from streams.query import models, shapes
 from streams.query.drawing import MappedNode
 from streams.query.guard import GuardedRoute
 from streams.query.keys import Key
-from streams.query.problems import invalid
+from streams.query.problems import Problem, invalid
 from streams.query.service import Service, Wanted
 
 router = APIRouter(prefix="/v1", route_class=GuardedRoute)
@@ -90,6 +90,27 @@ async def context(request: Request, tree: Tree, asked: models.ContextRequest) ->
     )
     hits = [answers.hit_json(hit) for hit in packed.hits]
     return json_answer({"text": packed.text, "tokens": packed.tokens, "hits": hits, "seq": packed.seq, "degraded": degraded})
+
+
+@router.get("/trees/{tree}/speakers", response_model=models.SpeakersOut, tags=["trees"], summary="Who speaks in a tree")
+async def list_speakers(request: Request, tree: Tree) -> Response:
+    """Speakers, those with most turns first; 1,000 at most."""
+    found = await service_of(request).memory.speakers(tree_id(tree))
+    return json_answer({"speakers": [answers.speaker_json(each) for each in found]})
+
+
+@router.get("/trees/{tree}/profile", response_model=models.ProfileOut, tags=["trees"], summary="Who a speaker is")
+async def show_profile(
+    request: Request,
+    tree: Tree,
+    speaker: Annotated[str, Query(description="As in the turns.", min_length=1, max_length=1024)],
+    facts: Annotated[int, Query(ge=0, le=100, description="Most statements.")] = 20,
+) -> Response:
+    """What they speak about, what they say of themselves, and when they spoke; to be put into a prompt beside what is found."""
+    found = await service_of(request).memory.profile(tree_id(tree), speaker, facts=facts)
+    if found is None:
+        raise Problem("speaker-not-found", f"nobody of the name {speaker[:100]!r} speaks in tree {tree!r}")
+    return json_answer(answers.profile_json(found))
 
 
 @router.get("/trees/{tree}/explain", response_model=models.ExplainOut, tags=["ask"], summary="A search with its reasons")

@@ -58,3 +58,21 @@ def test_what_takes_none_says_so(banyan: Banyan) -> None:
     wrong = banyan("feedback", "me", "approval", "--event", "t1", "--at", "soon")
     assert (wrong.code, "at: 'soon' is not an ISO 8601 time" in wrong.err) == (1, True)
     assert banyan("feedback", "me", "perhaps", "--event", "t1").code == 2
+
+
+def test_who_somebody_is(banyan: Banyan) -> None:
+    said = [
+        {"id": f"t{place}", "speaker": "Ana", "text": text} for place, text in enumerate(("I live in Porto with my dog.", "Yes!"))
+    ]
+    Path("turns.jsonl").write_text("".join(json.dumps(turn) + "\n" for turn in said), encoding="utf-8")
+    assert banyan("ingest", "turns.jsonl", "--tree", "me").code == 0
+    assert banyan("profile", "me", "--json").value == {"speakers": [{"speaker": "Ana", "turns": 2, "last_at": None}]}
+    assert banyan("profile", "me").out == "Ana  2 turns\n"
+    found = banyan("profile", "me", "Ana", "--json").value
+    assert [(fact["event_id"], fact["text"], fact["weight"]) for fact in found["facts"]] == [
+        ("t0", "I live in Porto with my dog.", 1.0)
+    ]
+    shown = banyan("profile", "me", "Ana").out
+    assert "I live in Porto with my dog.  [t0]" in shown
+    nobody = banyan("profile", "me", "Carl")
+    assert (nobody.code, "nobody of the name 'Carl'" in nobody.err) == (1, True)

@@ -97,3 +97,14 @@ async def test_the_client_and_the_memory_behind_the_service(hmem: Served, served
     async with AsyncClient("http://localhost", transport=httpx.ASGITransport(app=served.app)) as banyan:
         with pytest.raises(NoWeightsError):
             await RemoteMemory(banyan).feedback([{**ABOUT, "id": "f1"}], tree="other")
+
+
+async def test_profiles(served: Served) -> None:
+    said = [{"id": f"e{place}", "speaker": "Ana/B", "text": text} for place, text in enumerate(("I live in Porto.", "Yes!"))]
+    assert (await served.post("me/turns", said)).status_code == 202
+    assert (await served.get("/me/speakers")).json() == {"speakers": [{"speaker": "Ana/B", "turns": 2, "last_at": None}]}
+    async with AsyncClient("http://localhost", transport=httpx.ASGITransport(app=served.app)) as banyan:
+        found = await banyan.profile("me", "Ana/B", facts=3)
+    assert [fact["text"] for fact in found["facts"]] == ["I live in Porto."]
+    answer = await served.get("/me/profile?speaker=Carl")
+    assert (answer.status_code, problem(answer)) == (404, "speaker-not-found")

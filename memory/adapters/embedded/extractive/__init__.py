@@ -2,6 +2,7 @@
 
 from memory.adapters.embedded.extractive.apart import ApartSummarizer
 from memory.adapters.embedded.extractive.keywords import ExtractiveKeywords
+from memory.adapters.embedded.extractive.statements import ExtractiveStatements
 from memory.adapters.embedded.extractive.summarizer import ExtractiveSummarizer
 
-__all__ = ["ApartSummarizer", "ExtractiveKeywords", "ExtractiveSummarizer"]
+__all__ = ["ApartSummarizer", "ExtractiveKeywords", "ExtractiveStatements", "ExtractiveSummarizer"]
