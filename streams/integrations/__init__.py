@@ -1,0 +1,1 @@
+"""Banyan where other libraries look for a memory; each module needs the library it is named after, and none is imported here."""
