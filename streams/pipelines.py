@@ -30,6 +30,7 @@ from streams.agents.batches import Batches
 from streams.agents.opinions import Opinions
 from streams.bootstrap import open_backend, open_embedder, open_summarizer
 from streams.broker import Broker
+from streams.commit_topic import CommitTopic
 from streams.dead_letters import DeadLetters, DeadLetterShare, TooManyDeadLettersError
 from streams.job_topic import JobTopic, job_delivery
 from streams.liveness import end_process
@@ -119,6 +120,7 @@ async def open_ingesting(
     jobs: type[JobTopic] = JobTopic,
     dead: type[DeadLetters] = DeadLetters,
     embedder: Embedder | None = None,
+    repeats: bool = True,
 ) -> Ingesting:
     """
     The parts of `banyan worker ingest`.
@@ -128,6 +130,7 @@ async def open_ingesting(
         jobs: what carries summary jobs to their topic.
         dead: what carries dead letters to theirs.
         embedder: instead of the one that the settings name.
+        repeats: whether commits of records that come again are said again.
 
     Raises:
         BanyanError: a setting, the store, a model or the broker cannot be used.
@@ -166,6 +169,7 @@ async def open_ingesting(
             clock=clock,
             limits=limits,
             log=_log,
+            commits=CommitTopic(producer, names.commits.name, repeats=repeats) if settings.worker.announce else None,
         )
         weighing = Weighing(store=backend.store, clock=clock)
         opinions = Opinions(weighing=weighing, dead=batches.dead, retry=batches.retry, log=_log)

@@ -70,7 +70,8 @@ async def _start(role: Role, runtime: Runtime[Any], observer: Observer) -> None:
     settings = runtime.settings
     topics = runtime.topics
     records = [topics.turns, topics.documents, topics.feedback]
-    own = [*records, topics.summaries] if role is Role.INGEST else [topics.summaries]
+    announced = [topics.commits] if settings.worker.announce else []
+    own = [*records, topics.summaries, *announced] if role is Role.INGEST else [topics.summaries]
     names = [topic.name for topic in [*own, topics.dead_letters]]
     end = time.monotonic() + settings.worker.patience.total_seconds()
     said = False

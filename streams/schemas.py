@@ -18,6 +18,7 @@ import msgspec
 
 from memory.records import Document, Feedback, Turn
 from memory.settings import IngestSettings
+from streams.commit_topic import CommitMessage
 from streams.dead_letter_topic import Replayed
 from streams.dead_letters import REPLAYED_HEADER, Envelope
 from streams.job_topic import JobMessage
@@ -98,6 +99,20 @@ FORMS = (
     ),
     Form("summary-job", JobMessage, "A node whose summary is to be brought up to date", {"tree": "user-42", "node": "n1"}, {}),
     Form(
+        "commit",
+        CommitMessage,
+        "What a commit put into a tree",
+        {
+            "tree": "user-42",
+            "seq": 17,
+            "at": "2026-05-08T13:56:01+00:00",
+            "events": ["t-981", "t-982"],
+            "leaves": 2,
+            "summaries": 1,
+        },
+        {},
+    ),
+    Form(
         "dead-letter",
         Envelope,
         "A message that no repetition helped with",
@@ -125,7 +140,7 @@ FORMS = (
         {},
     ),
 )
-UNUSED = ("forgets", "commits")
+UNUSED = ("forgets",)
 """Topics that are made and that nothing reads or writes yet."""
 
 
@@ -211,6 +226,7 @@ def _channels(names: Topics) -> dict[str, tuple[Topic, Sequence[str]]]:
         "documents": (names.documents, ["document", "turn"]),
         "feedback": (names.feedback, ["feedback"]),
         "summaries": (names.summaries, ["summary-job"]),
+        "commits": (names.commits, ["commit"]),
         "deadLetters": (names.dead_letters, ["dead-letter", "dead-letter-replayed"]),
     }
 
@@ -227,6 +243,7 @@ def _operations(channels: Mapping[str, tuple[Topic, Sequence[str]]]) -> dict[str
         "takeFeedback": ("receive", "feedback", "Worker ingest weighs the turn or document that it is about, once by its id."),
         "sendSummaryJobs": ("send", "summaries", "Worker ingest names the nodes that a commit made dirty."),
         "takeSummaryJobs": ("receive", "summaries", "Worker summaries brings each node up to date."),
+        "sendCommits": ("send", "commits", "Worker ingest says what it has put into a tree, at least once a commit."),
         "sendDeadLetters": ("send", "deadLetters", "Any worker, for a message that no repetition helps with."),
     }
     return {

@@ -155,6 +155,8 @@ class WorkerSettings:
     read_ahead: int = 2_000
     """Records read and not yet in their trees, 1 to 1,000,000. More reach past a longer flood to other trees behind it, and come
     again after a crash."""
+    announce: bool = True
+    """Whether ingest workers say on `banyan.commits` what they have put in; a message a commit, for whoever follows."""
     jobs_max: int = 1_000
     """Summary jobs taken from Kafka and not yet done, 1 to 100,000."""
     grace: timedelta = timedelta(seconds=20)

@@ -34,6 +34,7 @@ from memory.service.stages import Stages
 from memory.service.stream import TEXT_PER_BATCH
 from memory.settings import IngestSettings
 from streams import tracing
+from streams.commit_topic import CommitTopic
 from streams.dead_letters import DeadLetters
 from streams.deliveries import Delivery
 from streams.events import decode
@@ -115,6 +116,7 @@ class Batches:
         ingest: the use case.
         store: to find the dirty ancestors of what comes again.
         jobs, dead: what is sent before a batch is done.
+        commits: likewise, what is said of it; None says nothing.
         clock: for the retries and the log.
         limits: of records; `batch_items` of one tree are committed together.
         log: gets one line a batch.
@@ -130,10 +132,14 @@ class Batches:
         clock: Clock,
         limits: IngestSettings,
         log: structlog.stdlib.BoundLogger,
+        commits: CommitTopic | None = None,
     ) -> None:
         self.ingest = ingest
         self.store = store
         self._jobs = jobs
+        self._commits = commits
+        if commits is not None:
+            ingest.on_commit(commits.committed)
         self.dead = dead
         self._clock = clock
         self._limits = limits
@@ -146,9 +152,13 @@ class Batches:
         """`decode`, `send`, `batch`; those in between are `ingest`'s."""
         self.stages.told = ingest.stages.told = spend
 
-    async def take(self, deliveries: Sequence[Delivery]) -> None:
+    async def take(self, deliveries: Sequence[Delivery], *, committed: Callable[[], None] = lambda: None) -> None:
         """
         Put the messages' records into their trees, those of one tree in the given order.
+
+        Args:
+            deliveries: the messages.
+            committed: called once all is in the store; what remains is to send jobs and dead letters.
 
         Raises:
             CannotGoOnError, TooManyDeadLettersError, StoreDamagedError, StoreVersionError: the process is to end; nothing may be
@@ -167,7 +177,7 @@ class Batches:
         ):
             try:
                 with self.stages("batch"):
-                    await self._take(deliveries, outcome)
+                    await self._take(deliveries, outcome, committed)
             except Exception as error:
                 self._tell(outcome, spent, outcome="failed", error=type(error).__name__)
                 raise
@@ -178,18 +188,23 @@ class Batches:
         await self.retry("reading what is pending", lambda: requeue_dirty(self.store, self._jobs, [tree]))
         return await self.retry("sending summary jobs", self._jobs.flush)
 
-    async def _take(self, deliveries: Sequence[Delivery], outcome: _Outcome) -> None:
+    async def _take(self, deliveries: Sequence[Delivery], outcome: _Outcome, committed: Callable[[], None]) -> None:
         with self.stages("decode"):
             taken = list(self._decoded(deliveries, outcome))
         for batch in _distinct(iter(taken)):
             await self._put(batch, outcome)
+        committed()
         self.dead.passed(outcome.statuses.total())
         with self.stages("send"):
-            outcome.jobs = await self.retry("sending summary jobs", self._jobs.flush)
+            outcome.jobs, _ = await asyncio.gather(self.retry("sending summary jobs", self._jobs.flush), self._say())
             outcome.dead = await self.retry("sending dead letters", self.dead.flush)
         self.counters.events.update(outcome.statuses)
         self.counters.jobs += outcome.jobs
         self.counters.jobs_again += outcome.again
+
+    async def _say(self) -> None:
+        if self._commits is not None:
+            await self.retry("saying what was committed", self._commits.flush)
 
     def _tell(self, done: _Outcome, spent: dict[str, float], **end: str) -> None:
         self._log.info("batch", **done.fields(), **milliseconds(spent, STAGES), ms=round(spent.get("batch", 0.0) * 1000, 1), **end)
@@ -287,6 +302,9 @@ class Batches:
         again = [EventId(result.id) for result in results if result.status is EventStatus.DUPLICATE]
         if again:
             outcome.again += await self.retry("reading what came again", lambda: put_again(self.store, self._jobs, tree, again))
+            if (commits := self._commits) is not None:
+                seqs = {result.seq for result in results if result.status is EventStatus.DUPLICATE}
+                await self.retry("reading what came again", lambda: commits.again(self.store, tree, seqs))
         for taken, result in zip(group, results, strict=True):
             if result.status is EventStatus.CONFLICT:
                 self._log.warning("conflict", tree=tree, event_id=result.id, at=taken.delivery.place, reason=result.reason)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Takes(Protocol):
     """What batches of one topic are given to."""
 
-    async def take(self, deliveries: Sequence[Delivery]) -> None:
+    async def take(self, deliveries: Sequence[Delivery], *, committed: Callable[[], None]) -> None:
         """See `streams.agents.batches.Batches.take`."""
 
 
@@ -68,6 +68,6 @@ async def _work(lanes: Lanes, runtime: Runtime[Ingesting], chosen: Chosen) -> No
         deliveries = [message.delivery for message in messages]
         with runtime.batch(deliveries):
             pipeline = await runtime.pipeline()
-            await chosen(pipeline).take(deliveries)
+            await chosen(pipeline).take(deliveries, committed=lanes.committed)
             acknowledged = lanes.settle(messages)
         runtime.acknowledged(acknowledged)

@@ -59,7 +59,7 @@ class Lanes:
         self._fresh = False
         """Whether records came since the last batch was taken."""
         self._ended = asyncio.Event()
-        """A batch has ended since records came last."""
+        """A batch was committed since records came last."""
         self._came = asyncio.Event()
         self._left = asyncio.Event()
 
@@ -85,9 +85,10 @@ class Lanes:
 
     async def room(self) -> None:
         """
-        Wait until a batch has ended and there is room for more.
+        Wait until a batch is committed and there is room for more.
 
-        Reading and committing take turns: side by side they would share one processor, and batches would be small.
+        Reading and committing take turns: side by side they would share one processor, and batches would be small. While a batch's
+        jobs are on their way to the broker there is nothing else to do.
         """
         await self._ended.wait()
         while self.waiting >= self._window or self._bytes >= BYTES_MAX:
@@ -139,10 +140,13 @@ class Lanes:
         self._left.set()
         return taken
 
+    def committed(self) -> None:
+        """A batch is in the store: reading may go on."""
+        self._ended.set()
+
     def settle(self, messages: Sequence[Message]) -> Sequence[Delivery]:
         """Everything that these caused is durable; tells which were acknowledged."""
         acknowledged = self._standing.settle(messages)
-        self._ended.set()
         self._left.set()
         return acknowledged
 

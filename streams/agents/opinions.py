@@ -7,7 +7,7 @@ As with `streams.agents.batches`, when `Opinions.take` returns the effect of eve
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -50,7 +50,7 @@ class Opinions:
         self.events: Counter[str] = Counter()
         """Feedback by `EventStatus`, since the process started."""
 
-    async def take(self, deliveries: Sequence[Delivery]) -> None:
+    async def take(self, deliveries: Sequence[Delivery], *, committed: Callable[[], None] = lambda: None) -> None:
         """
         Weigh what the messages are about, those of one tree in the given order.
 
@@ -71,6 +71,7 @@ class Opinions:
         with tracing.span(f"process {topic}", kind="consumer", of=(each.headers for each in deliveries)):
             for tree, group in groups.items():
                 statuses.update(each.status.value for each in await self._weigh(tree, group))
+        committed()
         self._dead.passed(statuses.total() - statuses[EventStatus.REJECTED.value])
         dead = await self._retry("sending dead letters", self._dead.flush)
         self.events.update(statuses)

@@ -113,7 +113,7 @@ class _Repairing:
         from streams.repairing import KnownLetters, put_back, send_pending  # noqa: PLC0415
 
         settings = self._session.settings
-        ingesting = await open_ingesting(settings, dead=KnownLetters)
+        ingesting = await open_ingesting(settings, dead=KnownLetters, repeats=False)
         try:
             with self._session.output.progress("repairing", total=self._total) as progress:
                 async for batch in self._reader.messages(self._spans, batch=settings.worker.batch_records):

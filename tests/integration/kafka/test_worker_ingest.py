@@ -7,9 +7,11 @@ import random
 import signal
 from base64 import b64decode
 
+import msgspec
 import pytest
 
 from memory.records import Document
+from streams.commit_topic import CommitMessage
 from streams.dead_letters import decode_envelope
 from streams.job_topic import decode_job
 from streams.settings import Settings
@@ -134,6 +136,10 @@ async def test_killed_between_commit_and_acknowledgement(installed: Settings, wo
     await until_fresh(installed)
     await assert_whole(installed, 50)
     assert {decode_job(message.value).tree for message in await read(installed, names.summaries.name)} == {"t"}
+    said = [msgspec.json.decode(message.value, type=CommitMessage) for message in await read(installed, names.commits.name)]
+    commits = {message.seq: message for message in said}
+    assert sorted(event for message in commits.values() for event in message.events) == sorted(f"e{number}" for number in range(50))
+    assert all(message == commits[message.seq] for message in said), "a repetition says the same"
 
 
 async def test_a_second_signal_ends_a_worker_that_hangs(installed: Settings, workers: Workers) -> None:

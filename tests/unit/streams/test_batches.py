@@ -21,6 +21,7 @@ from memory.results import EventResult
 from memory.service.ingest import Ingest, Prepared
 from memory.settings import IngestSettings
 from streams.agents.batches import GIVEN_UP_IN_ROW_MAX, Batches, CannotGoOnError
+from streams.commit_topic import CommitMessage, CommitTopic
 from streams.dead_letters import DeadLetters, DeadLetterShare, Envelope, TooManyDeadLettersError, decode_envelope
 from streams.deliveries import Delivery
 from streams.job_topic import JobTopic, decode_job
@@ -62,7 +63,7 @@ class Parts:
         )
         self.batches = self.over(self.ingest)
 
-    def over(self, ingest: Ingest) -> Batches:
+    def over(self, ingest: Ingest, commits: CommitTopic | None = None) -> Batches:
         return Batches(
             ingest=ingest,
             store=self.world.store,
@@ -71,7 +72,11 @@ class Parts:
             clock=self.world.clock,
             limits=LIMITS,
             log=structlog.stdlib.get_logger("test"),
+            commits=commits,
         )
+
+    def said(self) -> list[CommitMessage]:
+        return [msgspec.json.decode(message.value or b"", type=CommitMessage) for message in self.producer.of("commits")]
 
     def letters(self) -> list[Envelope]:
         return [decode_envelope(message.value or b"") for message in self.producer.of("dead")]
@@ -129,6 +134,34 @@ async def test_what_comes_again_is_not_applied_again_and_its_dirty_ancestors_are
     assert parts.job_nodes() == []
 
 
+async def test_what_was_committed_is_said_once_and_again_when_its_records_come_again(parts: Parts) -> None:
+    parts.batches = parts.over(parts.ingest, commits=CommitTopic(parts.producer, "commits"))
+    messages = [message(number, tree=f"t{number % 2}") for number in range(20)]
+    await parts.batches.take(messages)
+    said = parts.said()
+    assert {(one.tree, event) for one in said for event in one.events} == {(f"t{n % 2}", f"e{n}") for n in range(20)}
+    assert [one.seq for one in said if one.tree == "t0"] == [1, 2], "in order"
+    assert {each.key for each in parts.producer.of("commits")} == {b"t0", b"t1"}
+    for one in said:
+        [entry] = await parts.world.store.changes(TreeId(one.tree), one.seq - 1, limit=1)
+        assert (one.at, tuple(one.events)) == (entry.at, entry.events)
+        assert one.leaves == len(one.events)
+    assert sum(one.summaries for one in said) == sum(
+        [(await parts.world.store.stats(TreeId(tree))).summaries for tree in ("t0", "t1")]
+    )
+    parts.producer.sent.clear()
+    await parts.batches.take([*messages[:3], message(99, tree="t0")])
+    assert {(one.tree, one.seq) for one in parts.said()} == {("t0", 1), ("t1", 1), ("t0", 3)}
+    assert all(one in said for one in parts.said() if one.seq < 3)
+
+
+async def test_what_comes_again_to_a_repair_is_not_said_again(parts: Parts) -> None:
+    parts.batches = parts.over(parts.ingest, commits=CommitTopic(parts.producer, "commits", repeats=False))
+    for _ in range(2):
+        await parts.batches.take([message(number) for number in range(3)])
+    assert [one.seq for one in parts.said()] == [1]
+
+
 async def test_what_is_no_record_is_given_up_with_its_bytes_and_the_rest_goes_in(parts: Parts) -> None:
     await parts.batches.take([raw(0, b"\xff"), message(1), raw(2, None), message(3, " "), message(4)])
     assert await leaves(parts) == 2
@@ -182,8 +215,12 @@ def test_a_model_that_is_away_is_waited_for(tmp_path: Path) -> None:
 def test_it_is_not_done_before_its_jobs_and_letters_are_sent(tmp_path: Path) -> None:
     async def main() -> None:
         parts = Parts(tmp_path, producer=FakeProducer(failures=1_000_000))
-        taking = asyncio.ensure_future(parts.batches.take([*(message(number) for number in range(9)), raw(9, b"bad")]))
+        committed: list[int] = []
+        batch = [*(message(number) for number in range(9)), raw(9, b"bad")]
+        taking = asyncio.ensure_future(parts.batches.take(batch, committed=lambda: committed.append(len(parts.producer.sent))))
         await parts.world.clock.sleep(3_600)
+        assert committed == [0]
+        assert await leaves(parts) == 9
         assert not taking.done()
         parts.producer.failures = 0
         await taking

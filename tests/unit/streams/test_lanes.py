@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -101,6 +101,7 @@ def test_reading_stops_where_the_window_ends_and_goes_on_when_records_are_taken(
         await asyncio.sleep(1)
         assert not waiting.done()
         made.settle(await made.take(4))
+        made.committed()
         await waiting
         monkeypatch.setattr(lanes_module, "BYTES_MAX", 1_000)
         made.stand([acknowledged.message(10, "t", value=b"x" * 2_000)])
@@ -109,6 +110,30 @@ def test_reading_stops_where_the_window_ends_and_goes_on_when_records_are_taken(
         assert not waiting.done()
         while made.waiting:
             made.settle(await made.take(4))
+        made.committed()
+        await waiting
+
+    run_virtually(main())
+
+
+def test_reading_goes_on_once_a_batch_is_committed_and_stops_while_it_is_not() -> None:
+    async def main() -> None:
+        made, acknowledged = lanes(), Acknowledged()
+        made.stand([acknowledged.message(offset, "t") for offset in range(4)])
+        taken = await made.take(4)
+        waiting = asyncio.ensure_future(made.room())
+        await asyncio.sleep(1)
+        assert not waiting.done(), "nothing is committed"
+        made.committed()
+        await waiting
+        assert not acknowledged.offsets
+        made.stand([acknowledged.message(4, "t")])
+        waiting = asyncio.ensure_future(made.room())
+        made.settle(taken)
+        assert acknowledged.offsets == {0: [0, 1, 2, 3]}
+        await asyncio.sleep(1)
+        assert not waiting.done(), "what came since is not committed"
+        made.committed()
         await waiting
 
     run_virtually(main())
@@ -166,7 +191,7 @@ async def _at_random(rng: random.Random) -> None:
 # ------------------------------------------------------------------------------------------------------------ the whole loop
 
 BATCH, SHARE = 200, 64
-COMMIT, RECORD, ROUND = 0.02, 0.000_5, 0.005  # seconds
+COMMIT, RECORD, ROUND, SEND = 0.02, 0.000_5, 0.005, 0.005  # seconds
 RATE = 16.0
 """Records a second of each of ten trees; the worker manages about 1,000 of one tree beside them."""
 FLOODS = {
@@ -184,7 +209,7 @@ class Worker:
         self.failure: Exception | None = None
         self.stages = ()
 
-    async def take(self, deliveries: Sequence[Delivery]) -> None:
+    async def take(self, deliveries: Sequence[Delivery], *, committed: Callable[[], None]) -> None:
         if self.failure is not None:
             raise self.failure
         records = [(json.loads(delivery.value or b"")["tree"], delivery) for delivery in deliveries]
@@ -193,6 +218,8 @@ class Worker:
         now = asyncio.get_running_loop().time()
         for tree, delivery in records:
             self.done[tree, delivery.offset] = now
+        committed()
+        await asyncio.sleep(SEND)
 
 
 class Event:

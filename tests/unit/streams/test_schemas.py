@@ -12,10 +12,12 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
+from memory.changes import LogEntry
 from memory.errors import RecordError
-from memory.model import NodeId, TreeId
+from memory.model import EventId, NodeId, TreeId
 from memory.ports.jobs import SummaryJob
 from memory.records import Document, Turn
+from streams.commit_topic import message_of
 from streams.dead_letter_topic import Replayed
 from streams.dead_letters import envelope
 from streams.deliveries import Delivery
@@ -63,6 +65,8 @@ def examples() -> Iterator[tuple[str, bytes]]:
     yield "turn", encode(Turn(tree="t", id="1", text="a"))
     yield "document", encode(Document(tree="t", id="1", text="a", title="b", published_at=datetime(2026, 1, 1, tzinfo=UTC)))
     yield "summary-job", job_delivery("s", SummaryJob(tree=TreeId("t"), node=NodeId("n"), seq=3)).value or b""
+    entry = LogEntry(seq=3, at=datetime(2026, 1, 1, tzinfo=UTC), steps=(), events=(EventId("e"),))
+    yield "commit", msgspec.json.encode(message_of(TreeId("t"), entry))
     for key, value in ((b"\xff", b"\x00"), (None, None)):
         came = Delivery(topic="t", partition=1, offset=2, key=key, value=value, headers=(("h", b"\xff"),), timestamp=1.5)
         yield "dead-letter", msgspec.json.encode(envelope(came, RecordError("text", "is empty"), attempts=1, at="now", also=[came]))
