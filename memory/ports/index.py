@@ -313,6 +313,44 @@ class NodeIndex(ABC):
         """
 
     @abstractmethod
+    async def size(self, tree: TreeId) -> int:
+        """Nodes that it holds of the tree; 0 of one it does not know."""
+
+    async def outgrown(self, tree: TreeId) -> bool:  # noqa: ARG002
+        """Whether the tree has become so large that the index would serve it better if it were made anew (`prepare`, `adopt`)."""
+        return False
+
+    async def prepare(self, tree: TreeId, *, nodes: int, dimension: int) -> None:  # noqa: B027
+        """Say, before its first update, how large a tree is going to be. Of a tree that it knows already it means nothing."""
+
+    @abstractmethod
+    async def adopt(self, tree: TreeId, made: TreeId) -> bool:
+        """
+        Let what stands under the name `made` be the tree's from now on, at once; what was the tree's is gone, and so is the name.
+
+        Args:
+            tree: which.
+            made: a name that is no tree's, under which the tree was made anew.
+
+        Returns:
+            False when `made` covers less than the tree now does, or nothing: nothing was done.
+        """
+
+    async def take_turn(self, tree: TreeId, *, seconds: float) -> bool:  # noqa: ARG002
+        """
+        Ask to be the one who brings the tree up to date for so long; asking again extends it.
+
+        It saves work and guards nothing: `update` refuses whoever comes late.
+
+        Returns:
+            False while another process has the turn.
+        """
+        return True
+
+    async def end_turn(self, tree: TreeId) -> None:  # noqa: B027
+        """Give the turn back; idempotent."""
+
+    @abstractmethod
     async def drop(self, tree: TreeId) -> None:
         """Forget the tree; it covers 0 afterwards."""
 

@@ -79,6 +79,17 @@ class MemoryIndex(NodeIndex):
     async def speakers(self, tree: TreeId, *, limit: int) -> frozenset[str]:
         return frozenset(self.trees.get(tree, PlainIndex()).speakers()[:limit])
 
+    async def size(self, tree: TreeId) -> int:
+        return len(self.trees[tree].entries) if tree in self.trees else 0
+
+    async def adopt(self, tree: TreeId, made: TreeId) -> bool:
+        if made not in self.seqs or self.seqs[made] < self.seqs.get(tree, 0):
+            return False
+        self.trees[tree] = self.trees.pop(made)
+        self.seqs[tree] = self.seqs.pop(made)
+        self.stamps[tree] = self.stamps.pop(made)
+        return True
+
     async def drop(self, tree: TreeId) -> None:
         self.trees.pop(tree, None)
         self.seqs.pop(tree, None)

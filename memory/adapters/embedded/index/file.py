@@ -7,19 +7,16 @@ derived: when it is damaged or of another format it is put aside by making a new
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-
 from memory.adapters.embedded.files import connect, set_wal, transaction, translated
+from memory.adapters.embedded.index.appending import NOWHERE, Append, Reach, Row, reach_of, rename, size_of, write_row
 from memory.adapters.embedded.index.segment import (
     Segment,
     SegmentDamagedError,
@@ -28,8 +25,7 @@ from memory.adapters.embedded.index.segment import (
     merge,
 )
 from memory.adapters.embedded.index.tidying import SEGMENT_ROWS_MAX, compacted, due
-from memory.errors import StoreDamagedError, StoreUnavailableError, TreeMismatchError
-from memory.model import MARK_BITS
+from memory.errors import StoreDamagedError, StoreUnavailableError
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -52,35 +48,6 @@ PAGE_BYTES = 16_384
 WAL_BYTES_KEPT = 64 * 2**20
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """Where the file stands for a tree."""
-
-    seq: int
-    incarnation: int
-    """0 for a tree that it does not know."""
-
-
-NOWHERE = Reach(0, 0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Append:
-    """A segment that brings a tree from one commit to another."""
-
-    tree: str
-    after: int
-    """Where it must stand."""
-    seq: int
-    """Where it stands afterwards."""
-    dimension: int
-    """Of the segment's vectors; 0 when it has none."""
-    segment: Callable[[], Segment | None]
-    """Makes it; not called when the tree is seen to stand elsewhere. None when nothing is to be kept."""
-    stamp: str = ""
-    """Kept with where it stands."""
 
 
 class SegmentFile:
@@ -109,7 +76,7 @@ class SegmentFile:
 
     def reach(self, tree: str) -> Reach:
         """Where the file stands."""
-        return self._guarded(lambda connection: _reach(connection, tree))
+        return self._guarded(lambda connection: reach_of(connection, tree))
 
     def stamp(self, tree: str) -> str:
         """What the last update was stamped with; "" for a tree that the file does not know."""
@@ -128,7 +95,7 @@ class SegmentFile:
                 rows = connection.execute(
                     "SELECT data FROM segments WHERE tree = ? AND last > ? ORDER BY last, id", (tree, seq)
                 ).fetchall()
-                return _reach(connection, tree), [data for (data,) in rows]
+                return reach_of(connection, tree), [data for (data,) in rows]
 
         reach, blobs = self._guarded(read)
         try:
@@ -156,13 +123,13 @@ class SegmentFile:
             TreeMismatchError: vectors of another dimension than the tree's; nothing was added.
         """
         fit = [self.reach(one.tree).seq == one.after for one in wanted]
-        rows = [_Row.of(one) for one, fits in zip(wanted, fit, strict=True) if fits]
+        rows = [Row.of(one) for one, fits in zip(wanted, fit, strict=True) if fits]
         if not rows:
             return fit
 
         def write(connection: sqlite3.Connection) -> list[bool]:
             with transaction(connection, write=True):
-                return [_write(connection, row) for row in rows]
+                return [write_row(connection, row) for row in rows]
 
         written = iter(self._guarded(write, writes=True))
         return [fits and next(written) for fits in fit]
@@ -176,6 +143,15 @@ class SegmentFile:
                 connection.execute("DELETE FROM trees WHERE tree = ?", (tree,))
 
         self._guarded(write, writes=True)
+
+    def adopt(self, tree: str, made: str) -> bool:
+        """Let what is kept under another name be the tree's, when it reaches as far; False when it does not."""
+
+        def write(connection: sqlite3.Connection) -> bool:
+            with transaction(connection, write=True):
+                return rename(connection, tree, made)
+
+        return self._guarded(write, writes=True)
 
     def tidy(self, tree: str) -> bool:
         """Merge one run of segments, or compact the tree, when that is due; False when there was nothing to do."""
@@ -212,7 +188,7 @@ class SegmentFile:
             self._replace(self._generation)
             return False
         last = rows[-1][0]
-        merged = [(_size(part), encode(part)) for part in (compacted(parts) if compact else [merge(parts)])]
+        merged = [(size_of(part), encode(part)) for part in (compacted(parts) if compact else [merge(parts)])]
 
         def write(connection: sqlite3.Connection) -> bool:
             with suppress(_OvertakenError), transaction(connection, write=True):
@@ -344,52 +320,3 @@ def translated_os(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreUnavailableError(f"{path} is damaged and cannot be replaced: {error.strerror}") from error
-
-
-def _size(segment: Segment) -> int:
-    return len(segment.nodes) + len(segment.removed)
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """An append as it is written: made outside the transaction."""
-
-    wanted: Append
-    size: int
-    data: bytes | None
-    alive: int
-    """Rows that are there more than before."""
-
-    @classmethod
-    def of(cls, wanted: Append) -> _Row:
-        made = wanted.segment()
-        if made is None:
-            return cls(wanted, 0, None, 0)
-        fresh = int(np.count_nonzero(made.marks >> MARK_BITS > wanted.after))
-        return cls(wanted, _size(made), encode(made), fresh - len(made.removed))
-
-
-def _write(connection: sqlite3.Connection, row: _Row) -> bool:
-    """One append, inside a transaction; False when the tree does not stand where it must."""
-    one = row.wanted
-    if _reach(connection, one.tree).seq != one.after:
-        return False
-    connection.execute(
-        "INSERT INTO trees (tree, incarnation, seq, dimension, stamp, alive) VALUES (?1, ?2, ?3, ?4, ?5, max(?6, 0))"
-        " ON CONFLICT (tree) DO UPDATE SET seq = ?3, dimension = CASE dimension WHEN 0 THEN ?4 ELSE dimension END,"
-        " stamp = ?5, alive = max(alive + ?6, 0)",
-        (one.tree, int.from_bytes(os.urandom(7)) + 1, one.seq, one.dimension, one.stamp, row.alive),
-    )
-    (known,) = connection.execute("SELECT dimension FROM trees WHERE tree = ?", (one.tree,)).fetchone()
-    if one.dimension and known != one.dimension:
-        raise TreeMismatchError(f"tree {one.tree} is indexed with {known} dimensions, an update has {one.dimension}")
-    if row.data is not None:
-        connection.execute(
-            "INSERT INTO segments (tree, last, size, data) VALUES (?, ?, ?, ?)", (one.tree, one.seq, row.size, row.data)
-        )
-    return True
-
-
-def _reach(connection: sqlite3.Connection, tree: str) -> Reach:
-    row = connection.execute("SELECT seq, incarnation FROM trees WHERE tree = ?", (tree,)).fetchone()
-    return Reach(*row) if row else NOWHERE

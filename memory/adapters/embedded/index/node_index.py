@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import ParamSpec, Self, TypeVar
 
 from memory.adapters.embedded.index import lexical, segment
-from memory.adapters.embedded.index.file import NOWHERE, Append, Reach, SegmentFile
+from memory.adapters.embedded.index.appending import NOWHERE, Append, Reach
+from memory.adapters.embedded.index.file import SegmentFile
 from memory.adapters.embedded.index.lexical import Tokenize
 from memory.adapters.embedded.index.tree import LoadedTree
 from memory.model import NodeId, TreeId
@@ -132,6 +133,12 @@ class EmbeddedNodeIndex(ports.NodeIndex):
     async def speakers(self, tree: TreeId, *, limit: int) -> frozenset[str]:  # noqa: D102
         return await self._run(self._speakers, tree, limit)
 
+    async def size(self, tree: TreeId) -> int:  # noqa: D102
+        return await self._run(self._size, tree)
+
+    async def adopt(self, tree: TreeId, made: TreeId) -> bool:  # noqa: D102
+        return await self._run(self._adopt, tree, made)
+
     async def drop(self, tree: TreeId) -> None:  # noqa: D102
         await self._run(self._drop, tree)
 
@@ -192,6 +199,19 @@ class EmbeddedNodeIndex(ports.NodeIndex):
         with held.lock:
             loaded = self._current(tree, held)
             return frozenset() if loaded is None else loaded.speakers(limit)
+
+    def _size(self, tree: TreeId) -> int:
+        held = self._held(tree)
+        with held.lock:
+            loaded = self._current(tree, held)
+            return 0 if loaded is None else loaded.size
+
+    def _adopt(self, tree: TreeId, made: TreeId) -> bool:
+        done = self._file.adopt(tree, made)
+        if done:
+            with self._trees_lock:
+                self._trees.pop(made, None)
+        return done
 
     def _drop(self, tree: TreeId) -> None:
         self._file.drop(tree)

@@ -86,6 +86,11 @@ class LoadedTree:
     # ------------------------------------------------------------------------------------------------------------ change
 
     @property
+    def size(self) -> int:
+        """Nodes that can be found."""
+        return len(self._alive.values) - self.dead
+
+    @property
     def nbytes(self) -> int:
         """Memory taken, roughly."""
         return sum(block.nbytes for block in self._blocks) + (NODE_BYTES + 40) * len(self._nodes)

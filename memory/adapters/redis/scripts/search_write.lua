@@ -4,9 +4,9 @@
 --
 -- KEYS  1 standing of the tree (hash)
 -- ARGV  1 generation  2 writes that the caller saw  3 what the keys of its documents begin with  4 of its sequences
---       5 key of its terms  6 key of its speakers  7 seq, or '' while more is to come  8 stamp  9 MessagePack of {removes: {node, line,
---       place} each; upserts: {node, line, place, fields} each; terms, speakers: name, difference, …; nodes, texts, length: differences}
---       10 token (a name no other write has)
+--       5 key of its terms  6 key of its speakers  7 seq, or '' while more is to come  8 stamp
+--       9 MessagePack of {removes: {node, line, place} each; upserts: {node, line, place, fields} each; terms and speakers: name
+--       and difference in turn; nodes, texts, length: differences}  10 token (a name no other write has)
 -- REPLY 1, or 0 when it is not as the caller read it: nothing was done
 -- COST  O(nodes and their terms), and what the search module takes to index them
 

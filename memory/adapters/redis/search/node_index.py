@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import secrets
 from collections.abc import Callable, Sequence
 
 from memory.adapters.redis.link import Link
@@ -62,6 +64,7 @@ class RediSearchNodeIndex(ports.NodeIndex):
         self._k1, self._b = k1, b
         self._settings = settings or SearchSettings()
         self._owns_link = owns_link
+        self._token = secrets.token_hex(8)
         self._keys = SearchKeys(link.settings.prefix)
         self._indexes = Indexes(link, self._keys, self._settings)
         self._writer = Writer(link, self._keys, tokenize=tokenize, nodes_max=self._settings.update_nodes_max)
@@ -155,6 +158,20 @@ class RediSearchNodeIndex(ports.NodeIndex):
             return False
         await self._indexes.clear()
         return True
+
+    async def take_turn(self, tree: TreeId, *, seconds: float) -> bool:  # noqa: D102
+        key, ms = self._keys.turn(tree), math.ceil(seconds * 1000)
+        if await self._link.command("SET", key, self._token, "NX", "PX", ms):
+            return True
+        if await self._link.command("GET", key) != self._token.encode():
+            return False
+        return bool(await self._link.command("PEXPIRE", key, ms))
+
+    async def end_turn(self, tree: TreeId) -> None:  # noqa: D102
+        key = self._keys.turn(tree)
+        # Between the two another may get the turn, and lose it: some work is then done twice.
+        if await self._link.command("GET", key) == self._token.encode():
+            await self._link.command("DEL", key)
 
     async def drop(self, tree: TreeId) -> None:  # noqa: D102
         await self._link.script("search_swap", [self._keys.standing(tree), "", self._keys.leftovers], "")

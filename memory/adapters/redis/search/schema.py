@@ -6,7 +6,6 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-import yaml
 from redisvl.schema import IndexSchema
 
 from memory.adapters.redis.pipe import Argument
@@ -16,9 +15,8 @@ from memory.adapters.redis.search.settings import SearchSettings
 
 @cache
 def _file() -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load(
-        resources.files("memory.adapters.redis.search").joinpath("schema.yaml").read_text("utf-8")
-    )
+    with resources.as_file(resources.files("memory.adapters.redis.search").joinpath("schema.yaml")) as file:
+        loaded: dict[str, Any] = IndexSchema.from_yaml(file).to_dict()
     return loaded
 
 
