@@ -122,5 +122,13 @@ class SummarizerAnswerError(TransientError):
     """The summarizer answered, but not with a usable text: empty, refused, truncated, or too long. Worth a bounded retry."""
 
 
+class LabelError(TransientError):
+    """What says where things belong could not be reached, refused for now, or said nothing usable."""
+
+
 class NavigatorError(TransientError):
     """What chooses the moves of an agent's walk could not be reached or refused for now (402, 429, 5xx, time-out)."""
+
+
+class FilterError(TransientError):
+    """What filters a context is away, refused for now, or gave what is not of the memory; the context stays as it was found."""

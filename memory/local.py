@@ -29,8 +29,10 @@ from memory.errors import StoreUnavailableError
 from memory.facade import LocalMemory, Parts
 from memory.ports.claims import NodeClaims
 from memory.ports.clock import Clock
+from memory.ports.context_filter import ContextFilter
 from memory.ports.embedder import Embedder
 from memory.ports.index import NodeIndex
+from memory.ports.keywords import KeywordExtractor
 from memory.ports.leases import PathLeases
 from memory.ports.navigator import Navigator
 from memory.ports.store import TreeStore
@@ -62,6 +64,8 @@ async def open_local(
     embedder: Embedder | None = None,
     summarizer: Summarizer | None = None,
     navigator: Navigator | None = None,
+    keywords: KeywordExtractor | None = None,
+    context_filter: ContextFilter | None = None,
     settings: MemorySettings | None = None,
     structure: str = "memtree",
     parameters: Mapping[str, float] | None = None,
@@ -77,6 +81,8 @@ async def open_local(
         embedder: default: all-MiniLM-L6-v2 on this machine (needs the extra `local`). Closed with the memory, as is the summarizer.
         summarizer: default: extractive.
         navigator: chooses the moves of the `agent` strategy; default: by similarity. Closed with the memory.
+        keywords: finds those of MemGAS' sessions; default: extractive. Closed with the memory.
+        context_filter: leaves out of contexts what does not matter; default: nothing is left out. Closed with the memory.
         settings: limits; default: `MemorySettings()`.
         structure: how new trees grow.
         parameters: of new trees; None for the structure's defaults.
@@ -96,7 +102,9 @@ async def open_local(
             undo.push_async_callback(asyncio.to_thread, shutil.rmtree, path, ignore_errors=True)
         store_path, index_path = _files(Path(path))
         navigator = navigator or BestFirst()
-        models: list[Embedder | Summarizer | Navigator] = [summarizer, navigator]
+        keywords = keywords or ExtractiveKeywords()
+        models: list[Embedder | Summarizer | Navigator | KeywordExtractor | ContextFilter] = [summarizer, navigator, keywords]
+        models += [] if context_filter is None else [context_filter]
         models += [] if embedder is None else [embedder]
         if embedder is None:
             from memory.adapters.minilm import MiniLmEmbedder  # noqa: PLC0415  # an optional extra
@@ -124,6 +132,8 @@ async def open_local(
             embedder=embedder,
             summarizer=summarizer,
             navigator=navigator,
+            keywords=keywords,
+            context_filter=context_filter,
             clock=clock,
             settings=settings,
             structure=structure,
@@ -147,6 +157,8 @@ async def open_shared(
     embedder: Embedder,
     summarizer: Summarizer,
     navigator: Navigator | None = None,
+    keywords: KeywordExtractor | None = None,
+    context_filter: ContextFilter | None = None,
     release: Callable[[], Awaitable[None]],
     settings: MemorySettings | None = None,
     structure: str = "memtree",
@@ -167,6 +179,7 @@ async def open_shared(
     """
     settings = settings or MemorySettings()
     navigator = navigator or BestFirst()
+    keywords = keywords or ExtractiveKeywords()
     closing = AsyncExitStack()
     async with AsyncExitStack() as undo:
         undo.push_async_callback(release)
@@ -180,6 +193,8 @@ async def open_shared(
             embedder=embedder,
             summarizer=summarizer,
             navigator=navigator,
+            keywords=keywords,
+            context_filter=context_filter,
             clock=SystemClock(),
             settings=settings,
             structure=structure,
@@ -189,8 +204,10 @@ async def open_shared(
         if summaries:
             await memory.start_summaries()
         closing.push_async_exit(undo.pop_all())
-        for model in (summarizer, embedder, navigator):
-            closing.push_async_callback(model.close)
+        for close in (summarizer.close, embedder.close, navigator.close, keywords.close):
+            closing.push_async_callback(close)
+        if context_filter is not None:
+            closing.push_async_callback(context_filter.close)
     return memory
 
 
@@ -208,6 +225,8 @@ def _assemble(
     embedder: Embedder,
     summarizer: Summarizer,
     navigator: Navigator,
+    keywords: KeywordExtractor,
+    context_filter: ContextFilter | None,
     clock: Clock,
     settings: MemorySettings,
     structure: str,
@@ -224,7 +243,7 @@ def _assemble(
         leases=leases,
         embedder=embedder,
         summarizer=summarizer,
-        keywords=ExtractiveKeywords(),
+        keywords=keywords,
         clock=clock,
         settings=settings.summaries,
     )
@@ -254,6 +273,7 @@ def _assemble(
             embedder=embedder,
             settings=settings.retrieval,
             navigator=navigator,
+            context_filter=context_filter,
         ),
         inspect=Inspect(store=store, embedder=embedder, views=views, claims=claims),
         transfer=Transfer(store=store),

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memory.errors import SettingError
 from streams.settings import Settings
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from memory.local import LocalMemory
     from memory.ports.budget import CallBudget, Rate
     from memory.ports.claims import NodeClaims
+    from memory.ports.context_filter import ContextFilter
     from memory.ports.embedder import Embedder
+    from memory.ports.keywords import KeywordExtractor
     from memory.ports.leases import PathLeases
     from memory.ports.navigator import Navigator
     from memory.ports.store import TreeStore
@@ -63,6 +65,8 @@ async def open_memory(
         embedder=await _embedder(settings, embeds=embeds, around=around),
         summarizer=open_summarizer(settings, _own_budget(settings), apart=apart),
         navigator=open_navigator(settings),
+        keywords=open_keywords(settings, _own_budget(settings)),
+        context_filter=open_context_filter(settings),
         settings=settings.memory,
         structure=settings.tree.structure,
         parameters=settings.tree.parameters(),
@@ -128,6 +132,8 @@ async def _shared_memory(
         embedder=embedder,
         summarizer=summarizer,
         navigator=navigator,
+        keywords=open_keywords(settings, _own_budget(settings)),
+        context_filter=open_context_filter(settings),
         release=backend.close,
         settings=settings.memory,
         structure=settings.tree.structure,
@@ -260,6 +266,32 @@ def open_navigator(settings: Settings) -> Navigator:
     return maker(settings, model)
 
 
+def open_keywords(settings: Settings, budget: CallBudget | None = None) -> KeywordExtractor:
+    """
+    What `settings.keywords` names: what finds the keywords of MemGAS' sessions.
+
+    Args:
+        settings: in force.
+        budget: what its calls to a provider wait for; None for none.
+
+    Raises:
+        SettingError: the name is not known, or a package it needs is not installed.
+    """
+    maker, model = _chosen("keywords", settings.keywords, _KEYWORDS)
+    return maker(settings, model, budget)
+
+
+def open_context_filter(settings: Settings) -> ContextFilter | None:
+    """
+    What `settings.context_filter` names: what leaves out of contexts what does not matter; None for nothing.
+
+    Raises:
+        SettingError: the name is not known, or a package it needs is not installed.
+    """
+    maker, model = _chosen("context_filter", settings.context_filter, _CONTEXT_FILTERS)
+    return maker(settings, model)
+
+
 def _chosen(role: str, name: str, makers: Mapping[str, Maker]) -> tuple[Maker, str]:
     scheme, _, model = name.partition(":")
     maker = makers.get(scheme)
@@ -366,6 +398,38 @@ def _openai_moves(settings: Settings, model: str) -> Navigator:
     )
 
 
+def _extractive_keywords(_settings: Settings, _model: str, _budget: CallBudget | None) -> KeywordExtractor:
+    from memory.adapters.embedded.extractive import ExtractiveKeywords  # noqa: PLC0415
+
+    return ExtractiveKeywords()
+
+
+def _openai_keywords(settings: Settings, model: str, budget: CallBudget | None) -> KeywordExtractor:
+    from memory.adapters.openai.keywords import OpenAIKeywords  # noqa: PLC0415
+
+    return OpenAIKeywords(model=model, budget=budget, **_reached(settings))
+
+
+def _no_filter(_settings: Settings, _model: str) -> None:
+    return None
+
+
+def _openai_filter(settings: Settings, model: str) -> ContextFilter:
+    from memory.adapters.openai.context_filter import OpenAIContextFilter  # noqa: PLC0415
+
+    return OpenAIContextFilter(model=model, **_reached(settings))
+
+
+def _reached(settings: Settings) -> dict[str, Any]:
+    """How a model behind the OpenAI API is reached, as its adapters take it."""
+    openai = settings.openai
+    return {
+        "api_key": openai.api_key.reveal() if openai.api_key else None,
+        "base_url": openai.base_url,
+        "timeout": openai.timeout.total_seconds(),
+    }
+
+
 _FOR_TESTS = "hashing"
 _NEED_A_MODEL = frozenset({"openai", "fastembed"})
 _VARIANTS: Mapping[str, Sequence[str]] = {"local": ("int8", "fp32")}
@@ -385,3 +449,8 @@ _NAVIGATORS: Mapping[str, Callable[[Settings, str], Navigator]] = {
     "openai": _openai_moves,
     "random": _random,
 }
+_KEYWORDS: Mapping[str, Callable[[Settings, str, CallBudget | None], KeywordExtractor]] = {
+    "extractive": _extractive_keywords,
+    "openai": _openai_keywords,
+}
+_CONTEXT_FILTERS: Mapping[str, Callable[[Settings, str], ContextFilter | None]] = {"none": _no_filter, "openai": _openai_filter}

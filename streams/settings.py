@@ -54,6 +54,10 @@ class Settings:
     """What writes summaries: `extractive` (offline) or `openai:MODEL`."""
     navigator: str = "similarity"
     """What chooses the moves of the `agent` strategy: `similarity` (offline) or `openai:MODEL`; `random` to compare with."""
+    keywords: str = "extractive"
+    """What finds the keywords of a `memgas` session: `extractive` (offline) or `openai:MODEL`."""
+    context_filter: str = "none"
+    """What leaves out of a context what does not matter to the question: `none`, or `openai:MODEL`."""
     url: str | None = None
     """Address of a running `banyan serve` that commands ask instead of a store of their own, e.g. https://memory.example.org."""
     key: Secret | None = None

@@ -8,8 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from memory.errors import QueryError
+from memory.errors import FilterError, QueryError
 from memory.model import Node, NodeId, NodeKind, TreeId, Vector
+from memory.ports.context_filter import ContextFilter
 from memory.ports.embedder import Embedder
 from memory.ports.index import NodeIndex, Scope
 from memory.ports.navigator import Navigator
@@ -51,8 +52,12 @@ class Context:
     tokens: int
     """Estimated, at most what was asked for."""
     hits: tuple[Hit, ...]
-    """Those that are in it, in its order."""
+    """Those that are in it, in its order; of a text that was filtered, those that it was made of."""
     seq: int
+    filtered: bool = False
+    """Whether a model left out what does not matter."""
+    note: str = ""
+    """Why it was not filtered although it should have been."""
 
 
 class Query:
@@ -65,6 +70,7 @@ class Query:
         views: of this process, for strategies that walk the tree.
         settings: limits.
         navigator: chooses the moves of `agent`; None goes by similarity.
+        context_filter: leaves out of contexts what does not matter; None leaves all in.
     """
 
     def __init__(
@@ -77,11 +83,13 @@ class Query:
         embedder: Embedder,
         settings: RetrievalSettings,
         navigator: Navigator | None = None,
+        context_filter: ContextFilter | None = None,
     ) -> None:
         self._store = store
         self._indexing = indexing
         self._embedder = embedder
         self._settings = settings
+        self._filter = context_filter
         strategies: tuple[Strategy, ...] = (
             Hybrid(index, reader=store, embed=self.embed),
             Collapsed(index),
@@ -134,6 +142,9 @@ class Query:
         """
         Hits packed into a token budget, in time order; what a chosen summary says is not repeated by leaves below it.
 
+        With a filter, what does not matter to the question is then left out. Where the filter is away all of it stays, and the
+        answer says so.
+
         Raises:
             QueryError: out of bounds.
         """
@@ -144,13 +155,18 @@ class Query:
         passages = [_passage(hit) for hit in answer.hits]
         packed = pack(passages, tokens_max=tokens)
         by_id = {hit.id: hit for hit in answer.hits}
-        body = "\n".join(passage.text for passage in packed)
-        return Context(
-            text=body,
-            tokens=sum(estimate_tokens(passage.text) for passage in packed),
-            hits=tuple(by_id[passage.node] for passage in packed),
-            seq=answer.seq,
-        )
+        hits = tuple(by_id[passage.node] for passage in packed)
+        texts = [passage.text for passage in packed]
+        note = ""
+        if self._filter is not None and texts:
+            try:
+                kept = await self._filter.keep(text, texts)
+            except FilterError as error:
+                note = str(error)
+            else:
+                return Context(text=kept, tokens=estimate_tokens(kept), hits=hits, seq=answer.seq, filtered=True)
+        used = sum(map(estimate_tokens, texts))
+        return Context(text="\n".join(texts), tokens=used, hits=hits, seq=answer.seq, note=note)
 
     async def embed(self, text: str) -> Vector:
         """The query's vector."""
@@ -179,7 +195,9 @@ class Query:
         wanted = k if group == "none" else min(self._settings.k_max, k * GROUP_WIDTH)
         if group != "none":
             scope = replace(scope, kinds=frozenset({NodeKind.LEAF}))
-        return await chosen.rank(Question(tree=tree, text=text, vector=vector, k=wanted, parameters=info.parameters, scope=scope, explain=explain))
+        return await chosen.rank(
+            Question(tree=tree, text=text, vector=vector, k=wanted, parameters=info.parameters, scope=scope, explain=explain)
+        )
 
     async def _hits(self, tree: TreeId, ranked: Sequence[Ranked], nodes: Mapping[NodeId, Node]) -> tuple[Hit, ...]:
         """Hits of the nodes that were ranked; `nodes` has them and all above them."""

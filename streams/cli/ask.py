@@ -149,6 +149,8 @@ async def context(
     scope = parse_scope(filters, since, until)
     async with session.asked(mode="search") as memory:
         packed = await memory.context(tree, query, tokens=tokens, strategy=strategy, scope=scope)
+    if packed.note:
+        session.output.warn(f"nothing was left out of the context: {packed.note}")
     if session.output.as_json:
         from streams.answers import hit_json  # noqa: PLC0415
 

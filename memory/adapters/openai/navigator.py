@@ -6,15 +6,13 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from memory.adapters.openai.client import Endpoint, call, open_client
+from memory.adapters.openai.structured import StructuredChat
 from memory.errors import BanyanError, NavigatorError, SettingError
 from memory.ports import navigator as ports
 from memory.ports.navigator import Action, Choice, Situation, WalkStep
-
-if TYPE_CHECKING:
-    import openai
 
 PROMPT: Final = """\
 You are an agent traversing a tree. Given a user message and details/personas from a conversation, your task is to determine \
@@ -125,9 +123,8 @@ class OpenAINavigator(ports.Navigator):
         self._model = model
         self._endpoint = Endpoint(base_url=base_url, api_key=api_key, timeout_s=timeout, attempts=attempts, wait_max_s=wait_max)
         self._sleep = sleep
-        self._client: openai.AsyncOpenAI = open_client(self._endpoint)
-        self._structured = True
-        """Until the server refuses it."""
+        self._client = open_client(self._endpoint)
+        self._chat = StructuredChat(self._client, model=model, name="move", schema=SCHEMA)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(model={self._model!r}, base_url={self._endpoint.shown_url!r})"
@@ -146,13 +143,9 @@ class OpenAINavigator(ports.Navigator):
             SettingError: the key or the model was refused (401, 403, 404); says what to check.
         """
         prompt = asked(situation)
-
-        async def attempt() -> str:
-            return await self._request(prompt)
-
         try:
             answer = await call(
-                attempt,
+                lambda: self._chat.ask(SYSTEM, prompt),
                 endpoint=self._endpoint,
                 what=self.name,
                 transient=NavigatorError,
@@ -169,26 +162,6 @@ class OpenAINavigator(ports.Navigator):
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
-
-    async def _request(self, prompt: str) -> str:
-        import openai  # noqa: PLC0415  # optional, and slow to import
-
-        messages: Any = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": prompt}]
-        extra: dict[str, Any] = {}
-        if self._structured:
-            schema = {"name": "move", "schema": SCHEMA, "strict": True}
-            extra["response_format"] = {"type": "json_schema", "json_schema": schema}
-        try:
-            answer = await self._client.chat.completions.create(model=self._model, messages=messages, **extra)
-        except openai.BadRequestError as error:
-            if not self._structured or "response_format" not in str(error):
-                raise
-            self._structured = False
-            answer = await self._client.chat.completions.create(model=self._model, messages=messages)
-        choices = getattr(answer, "choices", None)
-        if not choices:
-            raise ValueError("an answer without choices")
-        return choices[0].message.content or ""
 
 
 def asked(situation: Situation) -> str:

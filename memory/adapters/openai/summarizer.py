@@ -74,8 +74,8 @@ _REFUSAL = re.compile(
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
-class _UnusableError(Exception):
-    """An answer that is not a summary; its text says why, for people and for the model."""
+class UnusableError(Exception):
+    """An answer that is not what was asked for; its text says why, for people and for the model."""
 
 
 @dataclass(slots=True)
@@ -180,7 +180,7 @@ class OpenAISummarizer(ports.Summarizer):
             answer = await self._ask(messages, endpoint, spent, answer_tokens=words * ANSWER_TOKENS_A_WORD)
             try:
                 text = usable(answer)
-            except _UnusableError as error:
+            except UnusableError as error:
                 reason = str(error)
                 continue
             return Summary(text=text, calls=spent.calls, tokens_in=spent.tokens_in, tokens_out=spent.tokens_out)
@@ -271,31 +271,35 @@ def words_for(descendants: int) -> int:
     return round(120 - 60 * min(1.0, share))
 
 
-def usable(answer: ChatCompletion) -> str:
+def usable(answer: ChatCompletion, *, characters_max: int = ANSWER_CHARACTERS_MAX) -> str:
     """
-    The summary in an answer.
+    The summary, or other text, in an answer.
+
+    Args:
+        answer: of the model.
+        characters_max: a longer one is not what was asked for.
 
     Raises:
-        _UnusableError: it holds none, and why.
+        UnusableError: it holds none, and why.
     """
     if not answer.choices:
-        raise _UnusableError("it held no choice")
+        raise UnusableError("it held no choice")
     choice = answer.choices[0]
     if choice.finish_reason == "content_filter":
-        raise _UnusableError("it was stopped by a content filter")
+        raise UnusableError("it was stopped by a content filter")
     if getattr(choice.message, "refusal", None):
-        raise _UnusableError("it was a refusal")
+        raise UnusableError("it was a refusal")
     if choice.finish_reason == "length":
-        raise _UnusableError("it was longer than allowed and cut off")
+        raise UnusableError("it was longer than allowed and cut off")
     text = _ECHO.sub("", _THOUGHTS.sub("", _CONTROL.sub("", _content(answer)))).strip()
     if text.startswith("<think>"):
-        raise _UnusableError("it was cut off while thinking")
-    if not any(map(str.isalnum, text[: ANSWER_CHARACTERS_MAX + 1])):
-        raise _UnusableError("it was empty")
-    if len(text) > ANSWER_CHARACTERS_MAX:
-        raise _UnusableError(f"it had {len(text):,} characters, at most {ANSWER_CHARACTERS_MAX:,} are taken")
+        raise UnusableError("it was cut off while thinking")
+    if not any(map(str.isalnum, text[: characters_max + 1])):
+        raise UnusableError("it was empty")
+    if len(text) > characters_max:
+        raise UnusableError(f"it had {len(text):,} characters, at most {characters_max:,} are taken")
     if _REFUSAL.match(text):
-        raise _UnusableError("it was a refusal")
+        raise UnusableError("it was a refusal")
     return text
 
 
