@@ -36,7 +36,7 @@ STATIC = {"BANYAN_KAFKA_INSTANCE": "one"}
 async def test_missing_topics_are_named_with_the_command_that_makes_them(settings: Settings, workers: Workers) -> None:
     worker = workers("worker", "ingest")
     worker.ends(4)
-    assert f"no topic {settings.kafka.prefix}.dead-letters" in worker.log.read_text()
+    assert f"no topic {settings.kafka.prefix}.commits, {settings.kafka.prefix}.dead-letters" in worker.log.read_text()
     assert "`banyan topics create` makes them" in worker.log.read_text()
 
 
