@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from weakref import WeakValueDictionary
@@ -22,6 +22,11 @@ CHANGES_PER_UPDATE = 256
 TOLD_MAX = 16_000_000
 """Characters and bytes of vectors of commits that were told of and are not indexed yet; of older ones the store is asked."""
 
+
+TURN = 5.0
+"""Seconds that one process has to bring a tree level, before another that waits for it goes to work beside it."""
+TURN_PAUSES = (0.002, 0.005, 0.01, *[0.02] * 100)
+"""Seconds between two looks at what another process is doing; at their end this one goes to work."""
 
 FOLLOWED_MAX = 100_000
 """Trees that are remembered as followed; with more, all are compared anew."""
@@ -45,6 +50,7 @@ class Indexing:
         self._told: OrderedDict[tuple[TreeId, int], tuple[LogEntry, int]] = OrderedDict()
         """Commits of this process by tree and number, and their sizes."""
         self._told_size = 0
+        self._outgrown: Callable[[TreeId], None] | None = None
         self._standings: dict[TreeId, tuple[int, str]] = {}
         """Of the trees that are followed, the commit that their index was last seen to cover, and its stamp."""
 
@@ -77,16 +83,43 @@ class Indexing:
         async with lock:
             covered = await self._standing(tree)
             self._compared.add(tree)
-            while covered < target:
-                told = self._take(tree, covered, target)
-                entries = told or await self._store.changes(tree, covered, limit=CHANGES_PER_UPDATE)
-                if not entries:
-                    break
-                upserts = _made(told) if told else await self._entries(tree, entries)
-                # Another process may have been faster: whatever the index covers now is where we go on.
-                await self._index.update(tree, after=covered, seq=entries[-1].seq, upserts=upserts, stamp=_stamp(entries[-1]))
-                covered = await self._index.covered(tree)
+            if covered < target:
+                covered = await self._waited(tree, covered, target)
+            if covered < target:
+                try:
+                    covered = await self._brought(tree, covered, target)
+                finally:
+                    await self._index.end_turn(tree)
+                if self._outgrown is not None and await self._index.outgrown(tree):
+                    self._outgrown(tree)
             return covered
+
+    def on_outgrown(self, call: Callable[[TreeId], None]) -> None:
+        """Have `call` told of each tree that has become too large for how the index keeps it."""
+        self._outgrown = call
+
+    async def _waited(self, tree: TreeId, covered: int, target: int) -> int:
+        """What the index covers once it is this process's turn to go on, or another has done it all."""
+        for pause in TURN_PAUSES:
+            if await self._index.take_turn(tree, seconds=TURN):
+                break
+            await asyncio.sleep(pause)
+            covered = await self._index.covered(tree)
+            if covered >= target:
+                break
+        return covered
+
+    async def _brought(self, tree: TreeId, covered: int, target: int) -> int:
+        while covered < target:
+            told = self._take(tree, covered, target)
+            entries = told or await self._store.changes(tree, covered, limit=CHANGES_PER_UPDATE)
+            if not entries:
+                break
+            upserts = _made(told) if told else await self._entries(tree, entries)
+            # Another process may have been faster: whatever the index covers now is where we go on.
+            await self._index.update(tree, after=covered, seq=entries[-1].seq, upserts=upserts, stamp=_stamp(entries[-1]))
+            covered = await self._index.covered(tree)
+        return covered
 
     async def catch_up_all(self, trees: Sequence[TreeId]) -> bool:
         """
