@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from memory.changes import Create, Grow, LogEntry, Move, Step
 from memory.errors import QueryError
 from memory.model import EventId, NodeId, TreeId
 from memory.ports.store import TreeStore
+from memory.service.outline import NODE_BYTES, Outline, Outlines
 from memory.structures import registry
+from memory.structures.base import Structure
 from memory.tree.routing import Decision
 from memory.tree.view import View
 
-LOG_PER_READ = 500
+LOG_PER_READ = 100
+"""Commits that are read together: with 64 items each, their vectors take 10 MB."""
+STEPS_AT_ONCE = 1_000
+"""Steps that are applied in the event loop's thread, where they take some milliseconds; more in another."""
+SHAPES_BYTES_MAX = 64_000_000
+VIEW_BYTES_MAX = 512_000_000
+"""Half a million nodes of 384 dimensions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,18 +52,28 @@ class EventRoute:
 
 class History:
     """
-    Reads a tree's past. Replays the change log up to the commit asked for: time and memory grow with it.
+    Reads a tree's past from its change log, a piece at a time and off the event loop.
+
+    Shapes begin from one that was kept, if there is an earlier one; routes need vectors, and begin where the last one ended when
+    that was earlier. Memory is bounded whatever is asked for; one question is answered at a time.
 
     Args:
         store: of the trees.
+        shapes_bytes_max: memory for shapes to begin from.
+        view_bytes_max: memory for the view that a route is replayed on.
     """
 
-    def __init__(self, store: TreeStore) -> None:
+    def __init__(self, store: TreeStore, *, shapes_bytes_max: int = SHAPES_BYTES_MAX, view_bytes_max: int = VIEW_BYTES_MAX) -> None:
         self._store = store
+        self._outlines = Outlines(bytes_max=shapes_bytes_max)
+        self._view_bytes_max = view_bytes_max
+        self._last: tuple[TreeId, View, datetime | None] | None = None
+        """The view that the last route was replayed on, and when its commit was made."""
+        self._one = asyncio.Semaphore(1)
 
-    async def as_of(self, tree: TreeId, seq: int) -> View:
+    async def as_of(self, tree: TreeId, seq: int) -> Outline:
         """
-        The tree's view as it was after commit `seq`.
+        The tree's shape as it was after commit `seq`.
 
         Raises:
             QueryError: there was no such commit.
@@ -61,47 +82,67 @@ class History:
         info = await self._store.tree(tree)
         if not 0 <= seq <= info.seq:
             raise QueryError(f"seq must be between 0 and {info.seq}, the tree's last commit; got {seq}")
-        view = View(info.model.dimension)
-        while view.seq < seq:
-            view.catch_up(await self._read(tree, view.seq, seq))
-        return view
+        async with self._one:
+            begun = self._outlines.before(tree, seq)
+            if not await self._is_of(tree, begun.seq, begun.at):
+                self._outlines.drop(tree)
+                begun = Outline()
+            if begun.seq == seq:
+                return begun
+            outline, grown = begun.copy(), len(begun)
+            while outline.seq < seq:
+                entries = await self._read(tree, outline.seq, seq)
+                await _aside(outline.catch_up, entries)
+                # On the way as many as there are doublings, so that an earlier question need not begin at the beginning.
+                if outline.seq < seq and len(outline) >= 2 * grown:
+                    grown = len(outline)
+                    self._outlines.keep(tree, outline.copy())
+            self._outlines.keep(tree, outline)
+            return outline
 
     async def route(self, tree: TreeId, event: EventId) -> EventRoute | None:
         """
         Where an event's leaves went, and what was compared on the way; None when the tree does not have the event.
 
         Raises:
+            QueryError: the tree was too large then to be looked at again.
             TreeNotFoundError: no such tree.
         """
         receipt = (await self._store.receipts(tree, [event])).get(event)
         if receipt is None:
             return None
         structure = registry.of(await self._store.tree(tree))
-        view = await self.as_of(tree, receipt.seq - 1)
-        [entry] = await self._read(tree, view.seq, receipt.seq)
-        wanted = set(receipt.leaves)
-        found: dict[NodeId, LeafRoute] = {}
-        held: list[Step] = []
-        for step in entry.steps:
-            held.append(step)
-            if not isinstance(step, Grow):
-                continue
-            # An item's steps end with the `Grow` of the leaf that they make; others come in between.
-            made = next((each for each in held if isinstance(each, Create) and each.id == step.leaf), None)
-            if made is None:
-                continue
-            if step.leaf in wanted:
-                moved = next((each for each in held if isinstance(each, Move)), None)
-                found[step.leaf] = LeafRoute(
-                    leaf=step.leaf,
-                    decisions=structure.route(view, made.vector),
-                    parent=made.parent,
-                    expanded=moved.node if moved is not None and moved.parent == made.parent else None,
+        async with self._one:
+            view = await self._view(tree, receipt.seq - 1)
+            [entry] = await self._read(tree, view.seq, receipt.seq)
+            leaves = _routes(view, structure, entry, frozenset(receipt.leaves))
+            self._last = tree, view, entry.at
+        return EventRoute(event=event, seq=receipt.seq, leaves=tuple(leaves[leaf] for leaf in receipt.leaves if leaf in leaves))
+
+    async def _view(self, tree: TreeId, seq: int) -> View:
+        """The view as it was after a commit; the last one is not kept, since whoever asks will change it."""
+        last, self._last = self._last, None
+        if last is not None and last[0] == tree and last[1].seq <= seq and await self._is_of(tree, last[1].seq, last[2]):
+            view = last[1]
+        else:
+            view = View((await self._store.tree(tree)).model.dimension)
+        del last
+        while view.seq < seq:
+            entries = await self._read(tree, view.seq, seq)
+            await _aside(view.catch_up, entries)
+            # Nearly all of it is vectors; to count every byte would take as long as the replay.
+            if len(view) * (2 * view.dimension + NODE_BYTES) > self._view_bytes_max:
+                raise QueryError(
+                    f"tree {tree!r} had more than {len(view):,} nodes at commit {seq:,}: too many for a route to be shown"
                 )
-            for each in held:
-                view.apply(each)
-            held = []
-        return EventRoute(event=event, seq=receipt.seq, leaves=tuple(found[leaf] for leaf in receipt.leaves if leaf in found))
+        return view
+
+    async def _is_of(self, tree: TreeId, seq: int, at: datetime | None) -> bool:
+        """Whether the store's commit of that number is the one that was read once: a store may have lost commits since."""
+        if seq == 0:
+            return True
+        found = await self._store.changes(tree, seq - 1, limit=1)
+        return bool(found) and found[0].seq == seq and found[0].at == at
 
     async def _read(self, tree: TreeId, after: int, through: int) -> list[LogEntry]:
         read = await self._store.changes(tree, after, limit=min(LOG_PER_READ, through - after))
@@ -109,3 +150,40 @@ class History:
         if not entries:
             raise QueryError(f"the change log of tree {tree!r} does not reach back to commit {after + 1}")
         return entries
+
+
+async def _aside(catch_up: Callable[[Sequence[LogEntry]], None], entries: Sequence[LogEntry]) -> None:
+    """Have many steps applied by another thread: this one answers others."""
+    if sum(len(entry.steps) for entry in entries) <= STEPS_AT_ONCE:
+        catch_up(entries)
+    else:
+        await asyncio.to_thread(catch_up, entries)
+
+
+def _routes(view: View, structure: Structure, entry: LogEntry, wanted: frozenset[NodeId]) -> dict[NodeId, LeafRoute]:
+    """How a commit placed the wanted leaves, on the view of the commit before; the view is that of the commit afterwards."""
+    found: dict[NodeId, LeafRoute] = {}
+    held: list[Step] = []
+    for step in entry.steps:
+        held.append(step)
+        if not isinstance(step, Grow):
+            continue
+        # An item's steps end with the `Grow` of the leaf that they make; others come in between.
+        made = next((each for each in held if isinstance(each, Create) and each.id == step.leaf), None)
+        if made is None:
+            continue
+        if step.leaf in wanted:
+            moved = next((each for each in held if isinstance(each, Move)), None)
+            found[step.leaf] = LeafRoute(
+                leaf=step.leaf,
+                decisions=structure.route(view, made.vector),
+                parent=made.parent,
+                expanded=moved.node if moved is not None and moved.parent == made.parent else None,
+            )
+        for each in held:
+            view.apply(each)
+        held = []
+    for each in held:
+        view.apply(each)
+    view.seq = entry.seq
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Literal
 
 import orjson
@@ -216,10 +217,10 @@ async def as_of(
         raise invalid([{"field": "depth", "reason": f"with {children} children asks for more than {DRAWN_MAX:,} nodes"}])
     service = service_of(request)
     name = TreeId(tree_id(tree))
-    view = await service.as_of(name, seq)
-    past = shapes.Past(view, depth=depth, children=children)
+    outline = await service.as_of(name, seq)
+    past = await asyncio.to_thread(shapes.Past, outline, depth=depth, children=children)
     leaves = await service.store.nodes(name, past.shown_leaves())
-    return json_answer({"tree": name, "seq": seq, "nodes": len(view) - 1, "leaves": past.leaves, "root": past.json(leaves)})
+    return json_answer({"tree": name, "seq": seq, "nodes": len(outline) - 1, "leaves": past.leaves, "root": past.json(leaves)})
 
 
 def _wanted(asked: models.Asking) -> Wanted:

@@ -17,17 +17,17 @@ from memory.ports.store import Receipt
 from memory.records import Feedback, Record
 from memory.results import EventResult, SearchAnswer, TreeReport
 from memory.service.history import EventRoute, History
+from memory.service.outline import Outline
 from memory.service.query import Context
 from memory.tree.routing import Decision
-from memory.tree.view import View
 from streams.health import dependency
 from streams.query.drawing import Drawing
 from streams.query.embedding import QueryEmbedder
 from streams.query.problems import Problem
 from streams.query.writing import Writer
 
-POLL = 0.01  # seconds
-POLL_MAX = 0.2  # seconds
+POLL = 0.005  # seconds
+POLL_MAX = 0.05  # seconds
 ASK_LIMIT = 2.0  # seconds
 WITHOUT_VECTORS = "bm25"
 DEGRADED = "the embedding model is away: words alone were searched"
@@ -74,8 +74,6 @@ class Service:
         self.store = memory.parts.store
         self.drawing = Drawing(self.store)
         self._history = History(self.store)
-        # A replay holds a whole tree in memory.
-        self._replays = asyncio.Semaphore(1)
 
     # ------------------------------------------------------------------------------------------------------------ writing
 
@@ -152,7 +150,7 @@ class Service:
             async with asyncio.timeout(wanted.seconds):
                 while not await self._has(tree, wanted):
                     await asyncio.sleep(pause)
-                    pause = min(POLL_MAX, pause * 1.5)
+                    pause = min(POLL_MAX, pause * 1.2)
         except TimeoutError as error:
             self.counts.waits_in_vain += 1
             what = f"event {wanted.event!r}" if wanted.event is not None else f"commit {wanted.min_seq}"
@@ -210,8 +208,7 @@ class Service:
         Raises:
             Problem: the tree does not have it.
         """
-        async with self._replays:
-            found = await self._history.route(tree, event)
+        found = await self._history.route(tree, event)
         if found is None:
             await self.store.tree(tree)
             raise _no_event(tree, event)
@@ -224,10 +221,9 @@ class Service:
         except (EmbedderError, EmbedderAnswerError):
             return ()
 
-    async def as_of(self, tree: TreeId, seq: int) -> View:
+    async def as_of(self, tree: TreeId, seq: int) -> Outline:
         """The tree's shape after a commit."""
-        async with self._replays:
-            return await self._history.as_of(tree, seq)
+        return await self._history.as_of(tree, seq)
 
     # ------------------------------------------------------------------------------------------------------------- health
 

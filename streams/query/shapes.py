@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from memory.changes import Create, LogEntry, Move, Rewrite
-from memory.model import MARK_BITS, EventId, Node, NodeId, NodeKind
+from memory.model import MARK_BITS, ROOT, EventId, Node, NodeId, NodeKind
 from memory.results import EventResult, EventStatus
 from memory.service.history import EventRoute
+from memory.service.outline import Outline
 from memory.tree.routing import Decision
 from memory.tree.view import Branch, View
 
@@ -147,29 +148,29 @@ class Past:
         children: most children shown of a node, those with most leaves first.
     """
 
-    def __init__(self, view: View, *, depth: int, children: int) -> None:
-        self._view = view
+    def __init__(self, outline: Outline, *, depth: int, children: int) -> None:
+        self._below_of = outline.children()
         self._depth = depth
         self._children = children
         self._leaves: dict[NodeId, int] = {}
-        order: list[Branch] = [view.root]
-        for branch in order:
-            order.extend(inner for child in branch.ids if (inner := view.branches.get(child)) is not None)
-        for branch in reversed(order):
-            self._leaves[branch.id] = sum(self._leaves.get(child, 1) for child in branch.ids)
+        order: list[NodeId] = [ROOT]
+        for node in order:
+            order.extend(child for child in self._below_of[node] if child in self._below_of)
+        for node in reversed(order):
+            self._leaves[node] = sum(self._leaves.get(child, 1) for child in self._below_of[node])
 
     @property
     def leaves(self) -> int:
         """All that there were."""
-        return self._leaves[self._view.root.id]
+        return self._leaves[ROOT]
 
     def shown_leaves(self) -> list[NodeId]:
         """The leaves that are drawn."""
-        return [node for node in self._shown(self._view.root.id, 0) if node in self._view.homes]
+        return [node for node in self._shown(ROOT, 0) if node not in self._below_of]
 
     def json(self, leaves: Mapping[NodeId, Node]) -> dict[str, Any]:
         """The drawing; `leaves` has the texts of those that are shown, and are still there."""
-        return self._node(self._view.root.id, 0, leaves)
+        return self._node(ROOT, 0, leaves)
 
     def _shown(self, node: NodeId, level: int) -> Iterator[NodeId]:
         yield node
@@ -178,13 +179,12 @@ class Past:
                 yield from self._shown(child, level + 1)
 
     def _below(self, node: NodeId) -> list[NodeId]:
-        branch = self._view.branches.get(node)
-        return sorted(branch.ids, key=lambda child: (-self._leaves.get(child, 0), child)) if branch is not None else []
+        return sorted(self._below_of.get(node, ()), key=lambda child: (-self._leaves.get(child, 0), child))
 
     def _node(self, node: NodeId, level: int, leaves: Mapping[NodeId, Node]) -> dict[str, Any]:
         below = self._below(node)
         shown = below[: self._children] if level < self._depth else []
-        is_leaf = node in self._view.homes
+        is_leaf = node not in self._below_of
         found = leaves.get(node)
         kind = NodeKind.LEAF if is_leaf else NodeKind.ROOT if level == 0 else NodeKind.SUMMARY
         return {
