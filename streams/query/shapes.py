@@ -11,7 +11,6 @@ from memory.results import EventResult, EventStatus
 from memory.service.history import EventRoute
 from memory.service.outline import Outline
 from memory.tree.routing import Decision
-from memory.tree.view import Branch, View
 
 
 def ingest_json(results: Sequence[EventResult]) -> dict[str, Any]:
@@ -140,10 +139,10 @@ def commit_json(entry: LogEntry) -> dict[str, Any]:
 
 class Past:
     """
-    Draws a view of the past.
+    Draws the shape of a tree of the past.
 
     Args:
-        view: the tree as it was.
+        outline: the tree as it was.
         depth: levels below the root.
         children: most children shown of a node, those with most leaves first.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.bench import page_pipeline
+from tests.bench import page_pipeline, page_service
 
 Results = Mapping[str, Mapping[str, Any]]
 
@@ -121,6 +121,7 @@ def _rows() -> list[tuple[str, str, tuple[str, ...], Callable[..., str], str, st
             "",
         ),
         *page_pipeline.rows(),
+        *page_service.rows(),
     ]
 
 

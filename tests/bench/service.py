@@ -71,6 +71,7 @@ def served(store: str, folder: Path) -> Iterator[Serving]:
         "BANYAN_AUTH": "off",
         "BANYAN_SERVE_INGEST": "direct",
         "BANYAN_SERVE_RATE": "1000000",
+        "BANYAN_SERVE_TIMEOUT": "10m",
         "BANYAN_EMBEDDER": "local",
     }
     with (folder / "serve.log").open("wb") as log:
@@ -98,7 +99,7 @@ def questions(start: int, count: int) -> list[str]:
 
 
 async def grow(store: str, nodes: int) -> tuple[int, int]:
-    """Let the tree grow to so many nodes; returns how many there are, and of how many items."""
+    """Let the tree grow to so many nodes, none of them pending; returns how many there are, and of how many items."""
     corpus = Corpus()
     async with writing(store) as memory:
         items, there = 0, 0
@@ -106,7 +107,9 @@ async def grow(store: str, nodes: int) -> tuple[int, int]:
             await memory.ingest_stream(corpus.turns(TREE, items, GROWN_BY))
             items += GROWN_BY
             there = (await memory.stats(TREE)).nodes
-        return there, items
+    async with writing(store, summaries=True) as memory:
+        await memory.fresh(TREE)
+    return there, items
 
 
 async def freshness(memory: LocalMemory, port: int, start: int) -> dict[str, float]:
