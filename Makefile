@@ -34,7 +34,7 @@ demo: install ## Two conversations and a news feed become a memory; ask it.
 	@$(BIN)/banyan demo $(DEMO_ARGS)
 	@echo "   The command is in $(BIN):     . $(BIN)/activate" >&2
 
-services: ## Install the servers that tests start (Redis; Java and Maven for Kafka), where this user may.
+services: ## Install what tests start (Redis; Java and Maven for Kafka; Chromium), where this user may.
 	@sh tests/servers/install.sh
 
 test: install check ## Everything CI runs: check, then the tests. Without the servers, tests that need them are skipped, and said to be.

@@ -185,16 +185,11 @@ async def draw_map(
     return json_answer(value)
 
 
-@router.get("/trees/{tree}/events/{event}", response_model=models.EventRead, tags=["events"], summary="One event")
-async def show_event(request: Request, tree: Tree, event: EventPath) -> Response:
-    """The commit that an event came with, and its leaves."""
-    receipt, nodes = await service_of(request).event(tree_id(tree), EventId(event))
-    leaves = [shapes.child_json(nodes[leaf]) for leaf in receipt.leaves if leaf in nodes]
-    return json_answer({"event_id": receipt.event_id, "seq": receipt.seq, "leaves": leaves})
+# Ids of events are the callers', and may hold slashes.
 
 
 @router.get(
-    "/trees/{tree}/events/{event}/route",
+    "/trees/{tree}/events/{event:path}/route",
     response_model=models.EventRouteOut,
     tags=["events"],
     summary="Why an event lies where it lies",
@@ -202,6 +197,14 @@ async def show_event(request: Request, tree: Tree, event: EventPath) -> Response
 async def show_route(request: Request, tree: Tree, event: EventPath) -> Response:
     """At each depth the best child, its similarity, the threshold and the decision, on the tree as it stood then."""
     return json_answer(shapes.route_json(await service_of(request).route(tree_id(tree), EventId(event))))
+
+
+@router.get("/trees/{tree}/events/{event:path}", response_model=models.EventRead, tags=["events"], summary="One event")
+async def show_event(request: Request, tree: Tree, event: EventPath) -> Response:
+    """The commit that an event came with, and its leaves."""
+    receipt, nodes = await service_of(request).event(tree_id(tree), EventId(event))
+    leaves = [shapes.child_json(nodes[leaf]) for leaf in receipt.leaves if leaf in nodes]
+    return json_answer({"event_id": receipt.event_id, "seq": receipt.seq, "leaves": leaves})
 
 
 @router.get("/trees/{tree}/as-of/{seq}", response_model=models.PastOut, tags=["trees"], summary="The tree after a past commit")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make sure that what the tests start is there: Redis, and Java and Maven for Kafka. Idempotent; `make services` and CI call it.
+# Make sure that what the tests start is there: Redis, Java and Maven for Kafka, Chromium for the page. Idempotent; `make services` and CI call it.
 set -eu
 
 has() { command -v "$1" >/dev/null 2>&1; }
@@ -8,6 +8,8 @@ missing=""
 has redis-server || has valkey-server || missing="$missing redis-server"
 has java || missing="$missing openjdk-17-jre-headless"
 has mvn || [ -n "$(ls "$HOME/.cache/banyan/kafka" 2>/dev/null)" ] || missing="$missing maven"
+has chromium || has chromium-browser || has google-chrome || missing="$missing chromium"
+has chromedriver || has chromium.chromedriver || missing="$missing chromium-driver"
 [ -n "$missing" ] || exit 0
 
 if [ "$(id -u)" = 0 ] && has apt-get; then
