@@ -29,6 +29,32 @@ class JobMessage(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     seq: int = 0
     """The commit that made the node dirty; 0 where it is not known which."""
+    whole: bool = False
+    """Whether it stands for all nodes of the tree that are dirty, not for this one alone."""
+
+
+def decode_message(data: bytes | None) -> tuple[SummaryJob, bool]:
+    """
+    What a message is about, and whether it stands for all dirty nodes of its tree.
+
+    Raises:
+        RecordError: it is no job.
+    """
+    job = decode_job(data)
+    return job, msgspec.json.decode(data or b"", type=JobMessage).whole
+
+
+def whole_tree(topic: str, tree: TreeId, node: NodeId) -> Message:
+    """
+    A message that stands for all nodes of a tree that are dirty.
+
+    Args:
+        topic: of jobs.
+        tree: which.
+        node: one of them. No node has its key, so that no job takes its place when the topic is compacted.
+    """
+    value = msgspec.json.encode(JobMessage(tree=tree, node=node, whole=True))
+    return Message(topic=topic, value=value, key=job_key(tree, NodeId("")), headers=[(SCHEMA_HEADER, SCHEMA)])
 
 
 def decode_job(data: bytes | None) -> SummaryJob:

@@ -32,7 +32,7 @@ from streams.bootstrap import open_backend, open_embedder, open_summarizer
 from streams.broker import Broker
 from streams.commit_topic import CommitTopic
 from streams.dead_letters import DeadLetters, DeadLetterShare, TooManyDeadLettersError
-from streams.job_topic import JobTopic, job_delivery
+from streams.job_topic import JobTopic, job_delivery, whole_tree
 from streams.liveness import end_process
 from streams.producing import Producer
 from streams.retrying import Retry
@@ -232,6 +232,9 @@ async def open_summarizing(
             clock=clock,
             log=_log,
             dirty=lambda tree, limit: retry("reading what waits", lambda: _dirty(backend.store, tree, limit)),
+            renew=lambda tree, node: retry(
+                "sending summary jobs", lambda: producer.send([whole_tree(names.summaries.name, tree, node)])
+            ),
         )
         summarize = Summarize(
             store=backend.store,

@@ -32,6 +32,7 @@ SHARES = 4
 __all__ = ["Message", "TakenJobs"]
 _Key = tuple[TreeId, NodeId]
 Dirty = Callable[[TreeId, int], Awaitable[Sequence[NodeId]]]
+Renew = Callable[[TreeId, NodeId], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,8 @@ class TakenJobs(SummaryJobs):
         log: gets one line a job.
         dirty: gives a tree's dirty nodes, at most so many; waits until they can be had. Without it a tree that floods is held as
             far as there is room.
+        renew: puts a message on the topic that stands for all dirty nodes of a tree, given one of them; returns when the broker has
+            it. Without it the first messages of a tree that floods are kept until it is through.
     """
 
     def __init__(
@@ -71,8 +74,10 @@ class TakenJobs(SummaryJobs):
         clock: Clock,
         log: structlog.stdlib.BoundLogger,
         dirty: Dirty | None = None,
+        renew: Renew | None = None,
     ) -> None:
         self._dirty = dirty
+        self._renew = renew
         self._spill = Spill()
         self._queue = queue
         self._room = room
@@ -100,12 +105,24 @@ class TakenJobs(SummaryJobs):
         """A message has come; to be called for each in order of arrival, before anything else is done with it."""
         self._standing.stand(message)
 
-    async def take(self, job: SummaryJob, message: Message) -> None:
-        """Put the job that a message brought."""
+    async def take(self, job: SummaryJob, message: Message, *, whole: bool = False) -> None:
+        """
+        Put the job that a message brought.
+
+        Args:
+            job: what it says.
+            message: the message.
+            whole: whether it stands for all dirty nodes of the tree.
+        """
         known = self._waiting.get((job.tree, job.node))
-        if known is None and self._floods(job.tree):
+        if self._dirty is not None and (whole or (known is None and self._floods(job.tree))):
             if self._spill.add(job.tree, message):
                 await self.settle([message])
+            if self._renew is not None and self._spill.due(job.tree):
+                await self._renew(job.tree, job.node)
+                await self.settle(self._spill.renewed(job.tree))
+            if whole:
+                await self._refill(job.tree)  # there may be nothing in hand whose end would do so
             return
         if known is not None and len(known) >= MESSAGES_A_NODE:
             await self.settle([message])
@@ -114,7 +131,7 @@ class TakenJobs(SummaryJobs):
         await self._queue.put(job.tree, [job.node], seq=job.seq)
 
     def _floods(self, tree: TreeId) -> bool:
-        return self._dirty is not None and (tree in self._spill or self._queue.backlog(tree) >= self._share)
+        return tree in self._spill or self._queue.backlog(tree) >= self._share
 
     @property
     def _share(self) -> int:

@@ -4,6 +4,10 @@ Jobs of a tree that floods: not held in memory, but read from the store when the
 Which nodes are dirty stands in the store; a message says no more. So of a tree that has its share in hand already, further
 messages need not be kept: the first of them in each partition stays unacknowledged, and with it everything behind it would come
 again after a crash. Once the nodes in hand are done the tree's dirty nodes are read, a share at a time, until a reading was whole.
+
+While a tree goes on flooding no reading is whole, and what stands at the heads would stay there: after every crash and every
+rebalance all that came since would be read again. So after `BEHIND_MAX` messages one that stands for all of the tree is sent to the
+end of the topic, and those that stood for it are done with.
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ from dataclasses import dataclass, field
 from memory.model import NodeId, TreeId
 from streams.acknowledging import Message
 
+BEHIND_MAX = 1_000
+"""Messages of a tree that are passed over behind those that are kept."""
 _Partition = tuple[str, int]
 
 
@@ -28,6 +34,8 @@ class _Tree:
     whole: bool = False
     """Whether it gave all."""
     reading: bool = False
+    behind: int = 0
+    """Messages that came since it was last renewed."""
 
 
 class Spill:
@@ -41,9 +49,25 @@ class Spill:
 
     def add(self, tree: TreeId, message: Message) -> bool:
         """A message that is not held; True when it may be settled, since one before it in its partition is not."""
-        pins = self._trees.setdefault(tree, _Tree()).pins
+        state = self._trees.setdefault(tree, _Tree())
+        state.behind += 1
+        pins = state.pins
         partition = (message.delivery.topic, message.delivery.partition)
         return pins.setdefault(partition, message) is not message
+
+    def due(self, tree: TreeId) -> bool:
+        """Whether so many messages have come that another is to stand for them."""
+        state = self._trees.get(tree)
+        return state is not None and state.behind >= BEHIND_MAX
+
+    def renewed(self, tree: TreeId) -> Sequence[Message]:
+        """One is on the topic that stands for all; gives the messages that did, which may be settled."""
+        state = self._trees.get(tree)
+        if state is None:
+            return ()
+        messages = [*state.read, *state.pins.values()]
+        state.read, state.pins, state.behind = [], {}, 0
+        return messages
 
     def wants(self, tree: TreeId) -> bool:
         """Whether the tree's dirty nodes are to be read, when there is room."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory.errors import RecordError
 from streams.deliveries import delivery
-from streams.job_topic import decode_job
+from streams.job_topic import decode_message
 from streams.schema_versions import check_schema
 from streams.workers.jobs import Message
 
@@ -47,12 +47,12 @@ async def _take(pipeline: Summarizing, events: Any) -> None:
         pipeline.jobs.stand(message)
         try:
             check_schema(message.delivery.headers, "summary-job")
-            job = decode_job(message.delivery.value)
+            job, whole = decode_message(message.delivery.value)
         except RecordError as error:
             pipeline.dead.put(message.delivery, error)
             bad.append(message)
         else:
-            await pipeline.jobs.take(job, message)
+            await pipeline.jobs.take(job, message, whole=whole)
     if bad:
         await pipeline.retry("sending dead letters", pipeline.dead.flush)
         await pipeline.jobs.settle(bad)

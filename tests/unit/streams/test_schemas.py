@@ -22,7 +22,7 @@ from streams.dead_letter_topic import Replayed
 from streams.dead_letters import envelope
 from streams.deliveries import Delivery
 from streams.events import decode, encode
-from streams.job_topic import JobMessage, decode_job, job_delivery
+from streams.job_topic import JobMessage, decode_job, decode_message, job_delivery, whole_tree
 from streams.schema_versions import VERSIONS, check_schema, schema_of
 from streams.schemas import FORMS, SCHEMA_FOLDER, UNUSED, Form, asyncapi, files, record_schema, write
 from streams.setting_tables import KafkaSettings
@@ -130,6 +130,10 @@ def test_a_job_that_fits_is_decoded_and_one_that_does_not_is_refused() -> None:
     assert not schema.is_valid({"tree": "t"})
     with pytest.raises(RecordError):
         decode_job(b'{"tree":"t"}')
+    sent = whole_tree("s", TreeId("t"), NodeId("n"))
+    assert schema.is_valid(json.loads(sent.value or b""))
+    assert decode_message(sent.value) == (SummaryJob(tree=TreeId("t"), node=NodeId("n")), True)
+    assert sent.key == b"t/", "no node's key: compaction must not put a job in its place"
     assert set(JobMessage.__struct_fields__) == set(record_schema(BY_NAME["summary-job"])["properties"])
 
 

@@ -17,6 +17,7 @@ from memory.model import NodeId, TreeId
 from memory.ports.jobs import SummaryJob
 from streams.acknowledging import Message
 from streams.deliveries import Delivery
+from streams.workers import spilling
 from streams.workers.jobs import MESSAGES_A_NODE, SHARES, TakenJobs
 from streams.workers.spilling import Spill
 from tests.fakes.virtual_time import LoopClock, run_virtually
@@ -29,7 +30,9 @@ TREE = TreeId("t")
 class Worker:
     """A worker over a store in which nodes are dirty from the time on when their job is sent until a call that began later ends."""
 
-    def __init__(self, *, calls: int = 4, seconds: float = 1.0, spills: bool = True, tree_max: int = 0) -> None:
+    def __init__(
+        self, *, calls: int = 4, seconds: float = 1.0, spills: bool = True, renews: bool = False, tree_max: int = 0
+    ) -> None:
         self.dirty: dict[TreeId, dict[NodeId, int]] = defaultdict(dict)
         """Contributions by node."""
         self.sent_at: dict[tuple[TreeId, NodeId], float] = {}
@@ -37,6 +40,8 @@ class Worker:
         self.offsets = [0] * PARTITIONS
         self.sent: list[list[tuple[TreeId, NodeId]]] = [[] for _ in range(PARTITIONS)]
         self.acknowledged: dict[int, list[int]] = defaultdict(list)
+        self.renewals: set[tuple[int, int]] = set()
+        """Partition and offset of the messages that stand for a whole tree."""
         self.most_held = 0
         self.calls = calls
         self.seconds = seconds
@@ -48,6 +53,7 @@ class Worker:
             clock=clock,
             log=structlog.stdlib.get_logger("test"),
             dirty=self.dirty_nodes if spills else None,
+            renew=self.renew if renews else None,
         )
 
     async def nothing(self) -> None:
@@ -77,7 +83,7 @@ class Worker:
                 delivery = Delivery(topic="jobs", partition=partition, offset=offset, key=None, value=None)
                 message = Message(delivery, lambda at=(partition, offset): self.acknowledged[at[0]].append(at[1]))  # type: ignore[misc]
                 self.jobs.stand(message)
-                await self.jobs.take(SummaryJob(tree=tree, node=node), message)
+                await self.jobs.take(SummaryJob(tree=tree, node=node), message, whole=(partition, offset) in self.renewals)
             self.most_held = max(self.most_held, self.jobs.backlog())
 
     async def call(self) -> None:
@@ -101,9 +107,35 @@ class Worker:
             await asyncio.sleep(0.1)
         await asyncio.sleep(0.1)
 
+    async def renew(self, tree: TreeId, node: NodeId) -> None:
+        self.sent[hash_of(tree, NodeId(""))].append((tree, node))
+        self.renewals.add((hash_of(tree, NodeId("")), len(self.sent[hash_of(tree, NodeId(""))]) - 1))
+
+    def rebalance(self) -> int:
+        """Go back to what is committed, as Faust does; returns how many messages will be read again."""
+        committed = [self.committed(partition) for partition in range(PARTITIONS)]
+        again = sum(self.offsets) - sum(committed)
+        self.offsets = committed
+        return again
+
+    def comes_again(self) -> set[tuple[TreeId, NodeId]]:
+        """What would be worked on after a crash."""
+        found: set[tuple[TreeId, NodeId]] = set()
+        for partition, sent in enumerate(self.sent):
+            for offset in range(self.committed(partition), len(sent)):
+                tree, node = sent[offset]
+                found |= {(tree, each) for each in self.dirty[tree]} if (partition, offset) in self.renewals else {(tree, node)}
+        return found
+
     def whole(self) -> bool:
         """Whether everything is acknowledged, in order."""
-        return all(self.acknowledged[partition] == list(range(self.offsets[partition])) for partition in range(PARTITIONS))
+        return all(self.committed(partition) == self.offsets[partition] for partition in range(PARTITIONS))
+
+    def committed(self, partition: int) -> int:
+        """How many are acknowledged; they must be in order, those that came again after a rebalance behind the others."""
+        found = list(dict.fromkeys(self.acknowledged[partition]))
+        assert found == list(range(len(found)))
+        return len(found)
 
 
 def hash_of(tree: TreeId, node: NodeId) -> int:
@@ -201,6 +233,69 @@ def test_wherever_it_dies_what_is_not_acknowledged_names_every_dirty_node(seed: 
         assert worker.whole()
         for task in workers:
             task.cancel()
+
+    run_virtually(main())
+
+
+BEHIND = 60
+FLOOD = TreeId("flood")
+
+
+def reads(*, renews: bool, rebalances: int, seconds: float = 100.0) -> tuple[int, int]:
+    """Messages sent, and read again, where a tree floods and the group shares its partitions anew now and then."""
+
+    async def main() -> tuple[int, int]:
+        rng = random.Random(rebalances)
+        worker = Worker(seconds=0.3, renews=renews)
+        workers = [asyncio.ensure_future(worker.work()) for _ in range(worker.calls)]
+        again = 0
+        end = asyncio.get_running_loop().time() + seconds
+        while asyncio.get_running_loop().time() < end:
+            for _ in range(rng.randrange(80)):
+                worker.contribute(FLOOD, NodeId(f"n{rng.randrange(4_000)}"))
+            await worker.read()
+            dirty = {(tree, node) for tree, nodes in worker.dirty.items() for node in nodes}
+            assert dirty <= worker.comes_again(), "a crash now would lose a job"
+            if rng.random() < rebalances / seconds:
+                again += worker.rebalance()
+            await asyncio.sleep(1.0)
+        await worker.idle()
+        assert not worker.dirty[FLOOD]
+        assert worker.whole()
+        for task in workers:
+            task.cancel()
+        return sum(map(len, worker.sent)), again
+
+    return run_virtually(main())
+
+
+def test_each_rebalance_reads_a_bounded_number_of_a_flooding_trees_messages_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spilling, "BEHIND_MAX", BEHIND)
+    sent, again = reads(renews=True, rebalances=10)
+    assert sent > 10 * BEHIND
+    # What is behind the newest that stands for all, and what was on the topic before it: it comes after that.
+    assert 0 < again <= 10 * 3 * BEHIND
+
+
+def test_without_renewal_each_reads_nearly_all_of_them_again() -> None:
+    """That the test above can fail."""
+    sent, again = reads(renews=False, rebalances=10)
+    assert again > 2 * sent
+
+
+def test_one_that_stands_for_all_is_worked_on_where_nothing_of_the_tree_is_in_hand() -> None:
+    async def main() -> None:
+        worker = Worker()
+        for number in range(3):
+            worker.dirty[TREE][NodeId(f"n{number}")] = 1
+            worker.sent_at[TREE, NodeId(f"n{number}")] = 0.0
+        await worker.renew(TREE, NodeId("n0"))
+        await worker.read()
+        assert not worker.whole()
+        for _ in range(3):
+            await worker.call()
+        assert not worker.dirty[TREE]
+        assert worker.whole()
 
     run_virtually(main())
 
