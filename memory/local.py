@@ -33,6 +33,7 @@ from memory.ports.context_filter import ContextFilter
 from memory.ports.embedder import Embedder
 from memory.ports.index import NodeIndex
 from memory.ports.keywords import KeywordExtractor
+from memory.ports.labels import LabelExtractor
 from memory.ports.leases import PathLeases
 from memory.ports.navigator import Navigator
 from memory.ports.store import TreeStore
@@ -66,6 +67,7 @@ async def open_local(
     navigator: Navigator | None = None,
     keywords: KeywordExtractor | None = None,
     context_filter: ContextFilter | None = None,
+    labels: LabelExtractor | None = None,
     settings: MemorySettings | None = None,
     structure: str = "memtree",
     parameters: Mapping[str, float] | None = None,
@@ -83,6 +85,7 @@ async def open_local(
         navigator: chooses the moves of the `agent` strategy; default: by similarity. Closed with the memory.
         keywords: finds those of MemGAS' sessions; default: extractive. Closed with the memory.
         context_filter: leaves out of contexts what does not matter; default: nothing is left out. Closed with the memory.
+        labels: says where items of an `hmem` belong; default: their vectors decide. Closed with the memory.
         settings: limits; default: `MemorySettings()`.
         structure: how new trees grow.
         parameters: of new trees; None for the structure's defaults.
@@ -103,8 +106,10 @@ async def open_local(
         store_path, index_path = _files(Path(path))
         navigator = navigator or BestFirst()
         keywords = keywords or ExtractiveKeywords()
-        models: list[Embedder | Summarizer | Navigator | KeywordExtractor | ContextFilter] = [summarizer, navigator, keywords]
+        models: list[Embedder | Summarizer | Navigator | KeywordExtractor | ContextFilter | LabelExtractor]
+        models = [summarizer, navigator, keywords]
         models += [] if context_filter is None else [context_filter]
+        models += [] if labels is None else [labels]
         models += [] if embedder is None else [embedder]
         if embedder is None:
             from memory.adapters.minilm import MiniLmEmbedder  # noqa: PLC0415  # an optional extra
@@ -134,6 +139,7 @@ async def open_local(
             navigator=navigator,
             keywords=keywords,
             context_filter=context_filter,
+            labels=labels,
             clock=clock,
             settings=settings,
             structure=structure,
@@ -159,6 +165,7 @@ async def open_shared(
     navigator: Navigator | None = None,
     keywords: KeywordExtractor | None = None,
     context_filter: ContextFilter | None = None,
+    labels: LabelExtractor | None = None,
     release: Callable[[], Awaitable[None]],
     settings: MemorySettings | None = None,
     structure: str = "memtree",
@@ -195,6 +202,7 @@ async def open_shared(
             navigator=navigator,
             keywords=keywords,
             context_filter=context_filter,
+            labels=labels,
             clock=SystemClock(),
             settings=settings,
             structure=structure,
@@ -208,6 +216,8 @@ async def open_shared(
             closing.push_async_callback(close)
         if context_filter is not None:
             closing.push_async_callback(context_filter.close)
+        if labels is not None:
+            closing.push_async_callback(labels.close)
     return memory
 
 
@@ -227,6 +237,7 @@ def _assemble(
     navigator: Navigator,
     keywords: KeywordExtractor,
     context_filter: ContextFilter | None,
+    labels: LabelExtractor | None,
     clock: Clock,
     settings: MemorySettings,
     structure: str,
@@ -263,6 +274,7 @@ def _assemble(
             settings=settings.ingest,
             structure=structure,
             parameters=parameters,
+            labels=labels,
         ),
         indexing=indexing,
         query=Query(

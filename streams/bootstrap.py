@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from memory.ports.context_filter import ContextFilter
     from memory.ports.embedder import Embedder
     from memory.ports.keywords import KeywordExtractor
+    from memory.ports.labels import LabelExtractor
     from memory.ports.leases import PathLeases
     from memory.ports.navigator import Navigator
     from memory.ports.store import TreeStore
@@ -67,6 +68,7 @@ async def open_memory(
         navigator=open_navigator(settings),
         keywords=open_keywords(settings, _own_budget(settings)),
         context_filter=open_context_filter(settings),
+        labels=open_labels(settings),
         settings=settings.memory,
         structure=settings.tree.structure,
         parameters=settings.tree.parameters(),
@@ -134,6 +136,7 @@ async def _shared_memory(
         navigator=navigator,
         keywords=open_keywords(settings, _own_budget(settings)),
         context_filter=open_context_filter(settings),
+        labels=open_labels(settings),
         release=backend.close,
         settings=settings.memory,
         structure=settings.tree.structure,
@@ -292,6 +295,17 @@ def open_context_filter(settings: Settings) -> ContextFilter | None:
     return maker(settings, model)
 
 
+def open_labels(settings: Settings) -> LabelExtractor | None:
+    """
+    What `settings.labels` names: what says where items of an `hmem` belong; None leaves it to their vectors.
+
+    Raises:
+        SettingError: the name is not known, or a package it needs is not installed.
+    """
+    maker, model = _chosen("labels", settings.labels, _LABELS)
+    return maker(settings, model)
+
+
 def _chosen(role: str, name: str, makers: Mapping[str, Maker]) -> tuple[Maker, str]:
     scheme, _, model = name.partition(":")
     maker = makers.get(scheme)
@@ -398,6 +412,16 @@ def _openai_moves(settings: Settings, model: str) -> Navigator:
     )
 
 
+def _no_labels(_settings: Settings, _model: str) -> None:
+    return None
+
+
+def _openai_labels(settings: Settings, model: str) -> LabelExtractor:
+    from memory.adapters.openai.labels import OpenAILabels  # noqa: PLC0415
+
+    return OpenAILabels(model=model, **_reached(settings))
+
+
 def _extractive_keywords(_settings: Settings, _model: str, _budget: CallBudget | None) -> KeywordExtractor:
     from memory.adapters.embedded.extractive import ExtractiveKeywords  # noqa: PLC0415
 
@@ -449,6 +473,7 @@ _NAVIGATORS: Mapping[str, Callable[[Settings, str], Navigator]] = {
     "openai": _openai_moves,
     "random": _random,
 }
+_LABELS: Mapping[str, Callable[[Settings, str], LabelExtractor | None]] = {"none": _no_labels, "openai": _openai_labels}
 _KEYWORDS: Mapping[str, Callable[[Settings, str, CallBudget | None], KeywordExtractor]] = {
     "extractive": _extractive_keywords,
     "openai": _openai_keywords,

@@ -28,7 +28,7 @@ from memory.service.views import Views
 from memory.service.weighing import Weighing
 from streams.agents.batches import Batches
 from streams.agents.opinions import Opinions
-from streams.bootstrap import open_backend, open_embedder, open_summarizer
+from streams.bootstrap import open_backend, open_embedder, open_labels, open_summarizer
 from streams.broker import Broker
 from streams.commit_topic import CommitTopic
 from streams.dead_letters import DeadLetters, DeadLetterShare, TooManyDeadLettersError
@@ -141,6 +141,9 @@ async def open_ingesting(
         parts.push_async_callback(backend.close)
         embedder = embedder or await open_embedder(settings)
         parts.push_async_callback(embedder.close)
+        labels = open_labels(settings)
+        if labels is not None:
+            parts.push_async_callback(labels.close)
         producer = await Producer(Broker.of(settings)).start()
         parts.push_async_callback(producer.stop)
         names = topics(settings.kafka)
@@ -160,6 +163,7 @@ async def open_ingesting(
             structure=tree.structure,
             parameters=tree.parameters(),
             structure_binds=False,
+            labels=labels,
         )
         batches = Batches(
             ingest=ingest,

@@ -58,6 +58,9 @@ class Settings:
     """What finds the keywords of a `memgas` session: `extractive` (offline) or `openai:MODEL`."""
     context_filter: str = "none"
     """What leaves out of a context what does not matter to the question: `none`, or `openai:MODEL`."""
+    labels: str = "none"
+    """What says to which domain, category and trace of an `hmem` something belongs: `none` (its vector decides) or
+    `openai:MODEL`."""
     url: str | None = None
     """Address of a running `banyan serve` that commands ask instead of a store of their own, e.g. https://memory.example.org."""
     key: Secret | None = None

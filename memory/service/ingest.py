@@ -16,11 +16,13 @@ from memory.model import EventId, TreeId
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 from memory.ports.jobs import SummaryJobs
+from memory.ports.labels import LabelExtractor
 from memory.ports.leases import PathLeases
 from memory.ports.store import Receipt, Seen, TreeStore
 from memory.records import Record
 from memory.results import EventResult, EventStatus
 from memory.service.committing import Committing, IngestCounters
+from memory.service.labelling import Labelling
 from memory.service.preparing import Prepared, Preparing
 from memory.service.stages import Stages
 from memory.service.views import Views
@@ -42,6 +44,7 @@ class Ingest:
         structure: how a tree that does not exist yet is made, and its parameters (None: the defaults).
         structure_binds: whether a tree that was made with another structure is refused. Otherwise it goes on growing as it was
             made: for workers, who write to everybody's trees.
+        labels: says where items belong, for structures that place by labels; None leaves it to their vectors.
     """
 
     def __init__(
@@ -57,7 +60,10 @@ class Ingest:
         structure: str = "memtree",
         parameters: Mapping[str, float] | None = None,
         structure_binds: bool = True,
+        labels: LabelExtractor | None = None,
     ) -> None:
+        self.labelling = None if labels is None else Labelling(extractor=labels, views=views, clock=clock)
+        """Counts what was labelled; None where nothing is."""
         self.stages = Stages(clock)
         """`embed`, `plan`, `lease` (the wait for one), `commit`."""
         self._preparing = Preparing(
@@ -70,6 +76,7 @@ class Ingest:
             structure=structure,
             parameters=parameters,
             structure_binds=structure_binds,
+            labelling=self.labelling,
         )
         self._committing = Committing(
             store=store, leases=leases, jobs=jobs, clock=clock, views=views, settings=settings, stages=self.stages

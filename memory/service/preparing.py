@@ -17,6 +17,7 @@ from memory.records import Record
 from memory.retrieval.text import embedded_text
 from memory.service.chunking import items
 from memory.service.embedding import check_model, embed
+from memory.service.labelling import Labelling
 from memory.service.stages import Stages
 from memory.service.views import Views
 from memory.settings import IngestSettings
@@ -52,7 +53,7 @@ class Preparing:
         views: of this process; a tree that is made here begins with an empty one.
         settings: limits.
         stages: told of `embed`.
-        structure, parameters, structure_binds: see `memory.service.ingest.Ingest`.
+        structure, parameters, structure_binds, labelling: see `memory.service.ingest.Ingest`.
     """
 
     def __init__(
@@ -67,8 +68,10 @@ class Preparing:
         structure: str,
         parameters: Mapping[str, float] | None,
         structure_binds: bool,
+        labelling: Labelling | None = None,
     ) -> None:
         self._store = store
+        self._labelling = labelling
         self._embedder = embedder
         self._clock = clock
         self._views = views
@@ -146,12 +149,22 @@ class Preparing:
         ]
         cut = [[items(record, chunk_tokens=self._settings.chunk_tokens) for record in records] for records in fresh]
         rows = iter(await self._embed([item for batch in cut for group in batch for item in group]))
+        labels = iter([each for tree, batch in zip(batches, cut, strict=True) for each in await self._labels(tree, batch)])
         return [
             Prepared(
-                tree, records, tuple(tuple(Insertion(item=item, vector=next(rows)) for item in group) for group in batch), seen
+                tree,
+                records,
+                tuple(tuple(Insertion(item=item, vector=next(rows), labels=next(labels)) for item in group) for group in batch),
+                seen,
             )
             for tree, records, batch, seen in zip(batches, fresh, cut, known, strict=True)
         ]
+
+    async def _labels(self, tree: TreeId, batch: Sequence[Sequence[Item]]) -> Sequence[tuple[str, ...]]:
+        wanted = [item for group in batch for item in group]
+        if self._labelling is None or not (await self.ensure_tree(tree)).asks_labels:
+            return [()] * len(wanted)
+        return await self._labelling.label(tree, wanted)
 
     async def _embed(self, wanted: Sequence[Item]) -> list[Vector]:
         if not wanted:

@@ -15,7 +15,7 @@ from memory.model import NodeKind, Vector
 from memory.results import Hit
 from memory.retrieval.text import embedded_text
 from memory.service.chunking import items
-from streams.bootstrap import open_embedder, open_navigator, open_summarizer
+from streams.bootstrap import open_embedder, open_labels, open_navigator, open_summarizer
 from streams.evaluation import metrics
 from streams.evaluation.baselines import LEAVES, fused
 from streams.evaluation.choices import STRATEGIES
@@ -113,6 +113,7 @@ async def open_memory(
         embedder=embedder,
         summarizer=summarizer,
         navigator=open_navigator(settings),
+        labels=open_labels(settings),
         settings=settings.memory,
         structure=tree.structure,
         parameters=tree.parameters(),

@@ -15,6 +15,7 @@ from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 from memory.ports.index import NodeIndex
 from memory.ports.keywords import KeywordExtractor
+from memory.ports.labels import LabelExtractor
 from memory.ports.leases import PathLeases
 from memory.ports.store import TreeStore
 from memory.ports.summarizer import Summarizer
@@ -72,6 +73,7 @@ class World:
         structure: str = "memtree",
         parameters: Mapping[str, float] | None = None,
         store: TreeStore | None = None,
+        labels: LabelExtractor | None = None,
     ) -> None:
         settings = settings or MemorySettings()
         self.settings = settings
@@ -94,6 +96,7 @@ class World:
             settings=settings.ingest,
             structure=structure,
             parameters=parameters,
+            labels=labels,
         )
         self.summarize = Summarize(
             store=self.store,

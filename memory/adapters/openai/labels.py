@@ -100,10 +100,9 @@ class OpenAILabels(ports.LabelExtractor):
         prompt = asked(texts, known)
         wrong = ""
         for _ in range(ANSWERS_MAX):
+            answer = await self._answer(f"{prompt}\n\nYour last answer could not be used: {wrong}" if wrong else prompt)
             try:
-                return read(
-                    await self._answer(f"{prompt}\n\nYour last answer could not be used: {wrong}" if wrong else prompt), len(texts)
-                )
+                return read(answer, len(texts))
             except ValueError as error:
                 wrong = str(error)
         raise LabelError(f"{self.name} at {self._endpoint.shown_url} gave no usable labels in {ANSWERS_MAX} answers: {wrong}")

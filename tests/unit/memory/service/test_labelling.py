@@ -1,0 +1,119 @@
+"""Placement by labels of a model: kept, replayed, and done without where the model is away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from memory.errors import LabelError, SettingError
+from memory.model import EventId
+from memory.ports import labels as ports
+from memory.ports.labels import Labels
+from memory.service.labelling import REST, known_labels
+from memory.structures.hmem import LABEL
+from tests.fakes.world import TREE, World, turn
+
+
+class FakeLabels(ports.LabelExtractor):
+    """Labels by the number in a text; fails as often as told."""
+
+    def __init__(self, *, texts_max: int = 4, error: Exception | None = None, failures: int = 0) -> None:
+        self._texts_max = texts_max
+        self._error = error or LabelError("away")
+        self.failures = failures
+        self.calls: list[tuple[list[str], list[Labels]]] = []
+
+    @property
+    def name(self) -> str:
+        return "fake"
+
+    @property
+    def texts_max(self) -> int:
+        return self._texts_max
+
+    async def labels(self, texts: Sequence[str], *, known: Sequence[Labels]) -> list[Labels]:
+        self.calls.append((list(texts), list(known)))
+        if self.failures:
+            self.failures -= 1
+            raise self._error
+        numbers = [int(text.rsplit("number", 1)[1]) for text in texts]
+        return [(f"Domain {number % 2}", f"Category {number % 4}", f"Trace {number % 8}") for number in numbers]
+
+
+def world(folder: Path, labels: FakeLabels, structure: str = "hmem") -> World:
+    return World(folder / "store.db", structure=structure, labels=labels)
+
+
+async def shape(made: World) -> dict[str, list[str]]:
+    """Of each labelled episode the labels of the nodes above it."""
+    nodes = {node.id: node async for node in made.store.all_nodes(TREE)}
+    found = {}
+    for node in nodes.values():
+        if node.item is not None:
+            above, at = [], node
+            while at.parent is not None and at.parent in nodes and nodes[at.parent].parent is not None:
+                at = nodes[at.parent]
+                above.append(str(at.attributes.get(LABEL)))
+            found[str(node.item.event_id)] = above[::-1]
+    return found
+
+
+async def own(made: World, event: str) -> dict[str, object]:
+    """The labels that an episode keeps."""
+    receipt = (await made.store.receipts(TREE, [EventId(event)]))[EventId(event)]
+    return dict((await made.store.nodes(TREE, receipt.leaves))[receipt.leaves[0]].attributes)
+
+
+async def test_items_go_where_the_model_says(tmp_path: Path) -> None:
+    labels = FakeLabels()
+    made = world(tmp_path, labels)
+    await made.put(*(turn(number) for number in range(16)))
+    assert await shape(made) == {
+        f"e{number}": [f"Domain {number % 2}", f"Category {number % 4}", f"Trace {number % 8}"] for number in range(16)
+    }
+    assert [len(texts) for texts, _ in labels.calls] == [4, 4, 4, 4]
+    assert ("Domain 0", "Category 0", "Trace 0") in labels.calls[1][1], "what was just said is known to the next call"
+    assert made.ingest.labelling is not None
+    assert made.ingest.labelling.counters.labelled == 16
+    assert (await made.inspect.check(TREE)).violations == ()
+    again = await made.put(*(turn(number) for number in range(16)))
+    assert len(labels.calls) == 4, f"nothing is asked of what is there: {again}"
+    async with made.views.hold(TREE) as view:
+        assert len(known_labels(view)) == 8
+    await made.close()
+
+
+async def test_a_model_that_is_away_is_done_without_and_left_alone_for_a_while(tmp_path: Path) -> None:
+    labels = FakeLabels(failures=1)
+    made = world(tmp_path, labels)
+    await made.put(*(turn(number) for number in range(8)))
+    assert all(above == ["None"] * 3 for above in (await shape(made)).values())
+    await made.put(turn(8))
+    assert len(labels.calls) == 1, "it is not asked again at once"
+    await made.clock.sleep(REST)
+    await made.put(turn(9))
+    # Where nobody has its labels, an episode may lie below nodes without any; it keeps its own.
+    assert await own(made, "e9") == {"domain": "Domain 1", "category": "Category 1", "trace": "Trace 1"}
+    assert await own(made, "e8") == {}
+    assert made.ingest.labelling is not None
+    counters = made.ingest.labelling.counters
+    assert (counters.labelled, counters.unlabelled) == (1, 9)
+    assert (await made.inspect.check(TREE)).violations == ()
+    await made.close()
+
+
+async def test_a_refused_key_is_said(tmp_path: Path) -> None:
+    made = world(tmp_path, FakeLabels(failures=1, error=SettingError("the key was refused")))
+    with pytest.raises(SettingError):
+        await made.put(turn(0))
+    await made.close()
+
+
+async def test_other_structures_ask_nothing(tmp_path: Path) -> None:
+    labels = FakeLabels()
+    made = world(tmp_path, labels, "memtree")
+    await made.put(turn(0))
+    assert labels.calls == []
+    await made.close()
