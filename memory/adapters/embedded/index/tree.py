@@ -165,7 +165,7 @@ class LoadedTree:
         while len(self._blocks) >= BLOCK_FAN:
             tail = self._blocks[-BLOCK_FAN:]
             highest = tier(tail[-1].size)
-            if tail[-1].size >= BLOCK_ROWS_MAX or any(tier(block.size) > highest for block in tail):
+            if any(block.size >= BLOCK_ROWS_MAX or tier(block.size) > highest for block in tail):
                 return
             base = tail[0].base
             starts = [block.base - base for block in tail]

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memory.adapters.embedded.index import file, lexical, node_index, tidying, tree
+from memory.adapters.embedded.index import file, lexical, node_index, tidying, tree, vectors
 from memory.adapters.embedded.index.node_index import EmbeddedNodeIndex
 from memory.adapters.embedded.index.segment import Segment
 from memory.errors import StoreUnavailableError
@@ -152,6 +152,29 @@ async def test_k1_and_b_are_settings_of_the_opening(tmp_path: Path) -> None:
         scores.append({c.node: c.lexical for c in (await index.search(TREE, ALL)).found})
         await index.close()
     assert scores[0] == scores[1] != scores[2]
+
+
+async def test_loading_does_not_copy_what_is_large_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight blocks, the last one small, were made one of all rows: at 100,000 nodes most of the time to the first answer."""
+    monkeypatch.setattr(tidying, "SEGMENT_ROWS_MAX", 100)
+    monkeypatch.setattr(tree, "BLOCK_ROWS_MAX", 100)
+    index = await EmbeddedNodeIndex.open(tmp_path / "index.db")
+    await fill(index, range(7 * 110), 110)
+    await fill(index, range(1000, 1090), 90)
+    await index.close()
+    copied: list[int] = []
+    concatenate = vectors.concatenate
+
+    def counted(parts: Sequence[vectors.Vectors]) -> vectors.Vectors:
+        made = concatenate(parts)
+        copied.append(len(made.scales))
+        return made
+
+    monkeypatch.setattr(vectors, "concatenate", counted)
+    again = await EmbeddedNodeIndex.open(tmp_path / "index.db")
+    assert len((await again.search(TREE, ALL)).found) == 7 * 110 + 90
+    assert sum(copied) <= 90
+    await again.close()
 
 
 async def test_a_folder_that_is_missing_is_said(tmp_path: Path) -> None:
