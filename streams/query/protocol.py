@@ -15,6 +15,10 @@ HEAD_LIMIT = 20.0  # seconds
 """From a connection, or from the first byte of another request, to the end of a request's head."""
 
 
+STALL_LIMIT = 20.0  # seconds
+"""How long a client may read nothing of an answer that waits for it."""
+
+
 class Bounded(H11Protocol):
     """
     Uvicorn's HTTP with limits.
@@ -26,11 +30,14 @@ class Bounded(H11Protocol):
     """Open at once; further ones are closed without an answer."""
     head_limit = HEAD_LIMIT
     """Seconds for the head of a request."""
+    stall_limit = STALL_LIMIT
+    """Seconds in which something of a waiting answer must be read."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._waiting: asyncio.TimerHandle | None = None
         self._half_closed = False
+        self._stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See `asyncio.Protocol`."""
@@ -68,7 +75,34 @@ class Bounded(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
         self._stop_waiting()
+        self._stop_looking()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        super().pause_writing()
+        self._look_soon()
+
+    def resume_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        super().resume_writing()
+        self._stop_looking()
+
+    def _look_soon(self) -> None:
+        self._stop_looking()
+        self._stalled = self.loop.call_later(self.stall_limit, self._look, self.transport.get_write_buffer_size())
+
+    def _look(self, waited: int) -> None:
+        """Give a client up that has read nothing of `waited` bytes; a slow one gets all the time it needs."""
+        if self.transport.get_write_buffer_size() >= waited:
+            self.transport.abort()
+        else:
+            self._look_soon()
+
+    def _stop_looking(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
 
     def on_response_complete(self) -> None:
         """See `H11Protocol`."""
@@ -90,11 +124,12 @@ class Bounded(H11Protocol):
             self._waiting = None
 
 
-def bounded_protocol(connections: int, head: float = HEAD_LIMIT) -> type[asyncio.Protocol]:
-    """`Bounded` with these limits: connections at once, and seconds for the head of a request."""
+def bounded_protocol(connections: int, head: float = HEAD_LIMIT, stall: float = STALL_LIMIT) -> type[asyncio.Protocol]:
+    """`Bounded` with these limits: connections at once, seconds for the head of a request, and seconds without any reading."""
 
     class Limited(Bounded):
         connections_max = connections
         head_limit = head
+        stall_limit = stall
 
     return Limited

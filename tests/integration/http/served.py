@@ -81,11 +81,11 @@ async def serving(
 
 
 @asynccontextmanager
-async def listening(served: Served, *, connections: int = 1_000, head: float = 20.0) -> AsyncIterator[int]:
+async def listening(served: Served, *, connections: int = 1_000, head: float = 20.0, stall: float = 20.0) -> AsyncIterator[int]:
     """The application behind real connections; gives the port."""
     config = uvicorn.Config(
         served.app,
-        http=bounded_protocol(connections, head),
+        http=bounded_protocol(connections, head, stall),
         ws="none",
         lifespan="off",
         log_config=None,

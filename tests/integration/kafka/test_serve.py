@@ -112,8 +112,13 @@ async def test_redis_goes_away_in_the_middle_and_comes_back(tmp_path: Path) -> N
             turn = {"id": "t1", "text": "the tunnel opens"}
             assert (await client.post("/v1/trees/me/turns", json=turn)).json()["events"][0]["status"] == "accepted"
             assert (await client.get("/v1/trees/me")).json()["leaves"] == 1
+            waiting = {"query": "tunnel", "wait_for": "not yet", "wait_seconds": 20}
+            in_hand = asyncio.create_task(client.post("/v1/trees/me/search", json=waiting))
+            await asyncio.sleep(0.3)
+            assert not in_hand.done()
             own.kill()
             for answer in (
+                await in_hand,
                 await client.post("/v1/trees/me/turns", json={"id": "t2", "text": "lost"}),
                 await client.post("/v1/trees/me/search", json={"query": "tunnel"}),
                 await client.get("/v1/trees"),
