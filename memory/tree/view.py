@@ -1,9 +1,9 @@
 """
 The view: what routing needs of one tree, in memory.
 
-The children of a node lie in one contiguous block of vectors, so that routing at a node is one matrix-vector product. Blocks of
-few children are kept in float16, which holds the vectors exactly (`similarity.quantize`) in half the space; the conversion costs
-half a microsecond a child. The others are float32, where that would be many times what the product costs.
+The children of a node lie in one contiguous block of float32 vectors, so that routing at a node is one matrix-vector product.
+Float16 would hold them exactly (`similarity.quantize`) in half the space, but its conversion costs many times what the product
+does: at 100,000 leaves, where an item passes seven nodes of two or three children, it was most of a plan (decision 0019).
 
 A leaf costs its vector, its id and one dictionary entry; a summary also costs a `Branch`. Measured in docs/benchmarks.md.
 """
@@ -12,17 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memory.changes import Annotate, Create, Grow, Link, LogEntry, Move, Rewrite, Skeleton, Step
 from memory.model import ROOT, Attributes, NodeId, NodeKind, Vector
-
-NARROW = 4
-"""Children up to which a block is float16. At 100,000 leaves every other node has more siblings than that; converting theirs
-before each product took 1 to 3 ms of a batch of 64 items."""
 
 WIDE = 48
 """Children up to which a block keeps them in order."""
@@ -49,7 +44,7 @@ class Branch:
         self.slot = -1
         """Row in the parent's block."""
         self.ids: list[NodeId] = []
-        self._matrix: NDArray[np.floating[Any]] = np.empty((0, dimension), dtype=np.float16)
+        self._matrix: NDArray[np.float32] = np.empty((0, dimension), dtype=np.float32)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -59,19 +54,21 @@ class Branch:
 
     def cosines(self, vector: Vector) -> Cosines:
         """Cosine of a (d,) vector with each child: (k,) float32."""
-        return np.asarray(self.rows(0) @ vector, dtype=np.float32)
+        found: Cosines = self._matrix[: len(self.ids)].dot(vector)
+        return found
 
     def cosines_of_all(self, vectors: NDArray[np.float32]) -> Cosines:
         """Cosines of (n, d) vectors with each child: (n, k) float32."""
-        return np.asarray(vectors @ self.rows(0).T, dtype=np.float32)
+        found: Cosines = vectors @ self.rows(0).T
+        return found
 
     def row(self, slot: int) -> Vector:
         """The vector of one child: (d,) float32."""
-        return np.array(self._matrix[slot], dtype=np.float32)
+        return np.array(self._matrix[slot])
 
     def rows(self, start: int) -> NDArray[np.float32]:
         """The vectors of the children from a slot on: (k - start, d) float32."""
-        return self._matrix[start : len(self.ids)].astype(np.float32, copy=False)
+        return self._matrix[start : len(self.ids)]
 
     def append(self, node: NodeId, vector: Vector | NDArray[np.float16]) -> int:
         """Add a child; returns its slot."""
@@ -79,7 +76,7 @@ class Branch:
         if slot == len(self._matrix):
             # An eighth of slack: appending stays linear, and memory is bounded by what the children need and 12 %.
             capacity = slot + max(1, slot >> 3)
-            grown = np.empty((capacity, self._matrix.shape[1]), dtype=np.float32 if capacity > NARROW else np.float16)
+            grown = np.empty((capacity, self._matrix.shape[1]), dtype=np.float32)
             grown[:slot] = self._matrix
             self._matrix = grown
         self._matrix[slot] = vector
@@ -89,7 +86,7 @@ class Branch:
     def fill(self, ids: list[NodeId], vectors: NDArray[np.float16]) -> None:
         """Set all children at once: k ids and (k, d) vectors."""
         self.ids = ids
-        self._matrix = vectors.astype(np.float32) if len(ids) > NARROW else vectors.copy()
+        self._matrix = vectors.astype(np.float32)
 
     def replace(self, slot: int, vector: Vector) -> None:
         """Give a child another vector."""
