@@ -9,6 +9,8 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from memory.model import NodeId, TreeId
 from memory.ports.clock import Clock
 from memory.ports.jobs import SummaryJob, SummaryJobs
@@ -16,8 +18,7 @@ from memory.ports.jobs import SummaryJob, SummaryJobs
 _Key = tuple[TreeId, NodeId]
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(msgspec.Struct, gc=False):
     attempt: int
     seq: int
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from memory.adapters.embedded.store.folding import LEAF, Row
+from memory.adapters.embedded.store.rows import LEAF, Row
 from memory.model import NodeId
 
 ROWS_MAX = 40_000

@@ -7,93 +7,15 @@ written once, and a set that does not fit is found out before the first write.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from memory.adapters.codec import KIND_NUMBER
-from memory.adapters.embedded.store.codec import (
-    CONTRIBUTION,
-    Tally,
-    pack_contributions,
-    unpack_contributions,
-)
+from memory.adapters.embedded.store.codec import CONTRIBUTION, Tally, pack_contributions, unpack_contributions
+from memory.adapters.embedded.store.rows import LEAF, SUMMARY, Row
 from memory.changes import check_attributes, check_link
-from memory.model import MARK_BITS, ROOT, Attributes, Item, Mark, NodeId, NodeKind, mark
+from memory.model import MARK_BITS, ROOT, Mark, NodeId, NodeKind, mark
 from memory.ports.store import Annotate, ChangeSet, Create, Grow, Link, Move, Rewrite, Step
-
-TAIL_MAX = 40
-"""Contributions kept in a node's own row at most; more go out as one run."""
-
-SUMMARY, LEAF = KIND_NUMBER[NodeKind.SUMMARY], KIND_NUMBER[NodeKind.LEAF]
-
-
-class Run(NamedTuple):
-    """Contributions that are kept together outside their node's row."""
-
-    first: int
-    last: int
-    size: int
-    data: bytes
-
-
-@dataclass(slots=True)
-class Row:
-    """Working copy of a node's row; the first fields are the table's columns, in its order."""
-
-    key: int
-    tree: int
-    id: NodeId
-    parent: int | None
-    kind: int
-    depth: int
-    mark: Mark
-    version: int
-    routing: int
-    descendants: int
-    pending: int
-    oldest: Mark | None
-    cohesion: float
-    provisional: bool
-    tail: bytes
-    """Its latest contributions, packed, those of this commit included."""
-    new: bool = False
-    counted: bool = False
-    """Only the numbers that no index holds have changed."""
-    placed: bool = False
-    """Any other column has changed."""
-    text: str | None = None
-    """New text, when it has one."""
-    vector: int = -1
-    """Index of its new vector among the set's, or -1."""
-    item: Item | None = None
-    through: int = 0
-    """Runs of contributions are trimmed up to here."""
-    run: Run | None = None
-    """Contributions that leave the row."""
-    attributes: Attributes | None = None
-    """Those that are set."""
-    over: int | None = None
-    """Of a new node, the key of the one whose runs it takes over."""
-
-    def settled(self) -> Row:
-        """The row as it is after the commit, ready for the next one."""
-        if self.new or self.placed or self.run is not None or self.attributes is not None:
-            self.new = self.placed = False
-            self.text = self.item = self.run = self.attributes = self.over = None
-            self.vector, self.through = -1, 0
-        self.counted = False
-        return self
-
-    def overflow(self) -> None:
-        """Let contributions go that are too many for the row."""
-        tail = self.tail
-        if len(tail) > TAIL_MAX * CONTRIBUTION.size:
-            first, _ = CONTRIBUTION.unpack_from(tail)
-            last, _ = CONTRIBUTION.unpack_from(tail, len(tail) - CONTRIBUTION.size)
-            self.run = Run(first=first, last=last, size=len(tail) // CONTRIBUTION.size, data=tail)
-            self.tail = b""
 
 
 @dataclass(slots=True)
@@ -402,11 +324,3 @@ class Folding:
         depths[depth] = depths.get(depth, 0) + change
         if not depths[depth]:
             del depths[depth]
-
-
-def by_size(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Rows by what is to be written of them."""
-    sorted_rows: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        sorted_rows["new" if row.new else "placed" if row.placed else "counted"].append(row)
-    return sorted_rows

@@ -11,8 +11,9 @@ from typing import NamedTuple
 from memory.adapters.codec import encode_item, encode_vectors
 from memory.adapters.embedded.store import codec
 from memory.adapters.embedded.store.cache import RowCache
-from memory.adapters.embedded.store.folding import Folded, Folding, Misfit, Row, by_size, named
+from memory.adapters.embedded.store.folding import Folded, Folding, Misfit, named
 from memory.adapters.embedded.store.reading import tree_info
+from memory.adapters.embedded.store.rows import Row, by_size
 from memory.adapters.embedded.store.schema import KEY_BITS
 from memory.errors import LeaseLostError, TreeNotFoundError
 from memory.model import ROOT, EventId, NodeId, TreeInfo

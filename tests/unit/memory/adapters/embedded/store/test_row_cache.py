@@ -10,7 +10,7 @@ import pytest
 from memory.adapters.embedded.files import transaction
 from memory.adapters.embedded.store import SqliteTreeStore, writing
 from memory.adapters.embedded.store.cache import RowCache
-from memory.adapters.embedded.store.folding import LEAF, SUMMARY, Row
+from memory.adapters.embedded.store.rows import LEAF, SUMMARY, Row
 from memory.adapters.embedded.store.opening import open_writer
 from memory.model import ROOT, Mark, NodeId
 from memory.ports.store import Applied, ChangeSet, Expectation, Stale
