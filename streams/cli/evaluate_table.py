@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -159,15 +161,37 @@ async def _measure(
     async def save(result: dict[str, Any]) -> None:
         await asyncio.to_thread(results.keep, name, structure, _together(known, result, digest))
 
-    folder = wanted.data / name / structure if wanted.data else None
-    there = folder is not None and folder.exists()  # and most of what it needs is in it
-    known_vectors = {} if there else await vectors.of(name, dataset, settings)
-    if stop.is_set():
-        return None
-    memory, embedder, summarizer = await open_memory(settings, folder, known=known_vectors)
-    async with memory:
-        measured = await Measuring(session, memory, embedder, summarizer, dataset, stop).measure(missing, save=save)
-    return None if measured is None else _only(_together(known, measured, digest), chosen)
+    with _folder(wanted.data, name, structure) as (folder, there):
+        known_vectors = {} if there else await vectors.of(name, dataset, settings)
+        if stop.is_set():
+            return None
+        memory, embedder, summarizer = await open_memory(settings, folder, known=known_vectors)
+        async with memory:
+            measured = await Measuring(session, memory, embedder, summarizer, dataset, stop).measure(missing, save=save)
+        if measured is None:
+            return None
+        measured["size"] = _size(folder, measured["tree"]["leaves"])
+    await save(measured)
+    return _only(_together(known, measured, digest), chosen)
+
+
+@contextmanager
+def _folder(data: Path | None, name: str, structure: str) -> Iterator[tuple[Path, bool]]:
+    """Where the memory of a structure on a set is kept, and whether there is one already."""
+    if data is not None:
+        folder = data / name / structure
+        yield folder, folder.exists()
+        return
+    with tempfile.TemporaryDirectory(prefix="banyan-") as temporary:
+        yield Path(temporary) / structure, False
+
+
+def _size(folder: Path, leaves: int) -> dict[str, float]:
+    """Bytes on disk of a memory that was closed: its store, and the index that is derived from it."""
+    from memory.local import INDEX_FILE, STORE_FILE  # noqa: PLC0415  # brings numpy
+
+    store, index = ((folder / name).stat().st_size for name in (STORE_FILE, INDEX_FILE))
+    return {"store_bytes": store, "index_bytes": index, "store_bytes_per_item": store / leaves if leaves else 0.0}
 
 
 async def _sessions(
@@ -198,6 +222,7 @@ def _together(known: Mapping[str, Any], fresh: Mapping[str, Any], digest: str) -
         "strategies": {**known["strategies"], **fresh["strategies"]},
         "latency_ms": {**known["latency_ms"], "strategies": times},
         "ingestion": whole["ingestion"],
+        **({"size": known["size"]} if "size" in known and "size" not in fresh else {}),
         "conditions": digest,
     }
 

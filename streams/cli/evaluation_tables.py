@@ -46,6 +46,7 @@ def _set(name: str, structures: Mapping[str, Mapping[str, Any]]) -> Table:
     for level in ("items", "sessions"):
         for number, metric in enumerate(_METRICS):
             table.add_column(f"{level}\n{_SHORT[metric]}" if number == 0 else f"\n{_SHORT[metric]}", justify="right")
+    table.add_column("by unit\nR@10", justify="right")
     for column in ("search, ms\np50", "\np99", "CPU ms\nan item", "summaries\nan item", "KB\nan item"):
         table.add_column(column, justify="right")
     for structure, result in structures.items():
@@ -53,11 +54,12 @@ def _set(name: str, structures: Mapping[str, Mapping[str, Any]]) -> Table:
         cost = [
             _number(taken["cpu_ms_per_item"], 1),
             _number(taken["summaries_asked_per_item"], 2),
-            _number(result["tree"]["bytes_per_item"] / 1024, 1),
+            _number(result["size"]["store_bytes_per_item"] / 1024, 1),
         ]
         times = result["latency_ms"]["strategies"]
         for number, (strategy, levels) in enumerate(result["strategies"].items()):
             found = [_percent(levels[level].get(metric)) for level in ("turn", "session") for metric in _METRICS]
+            found.append(_percent(levels["unit"].get("recall@10")))
             took = [_number(times.get(strategy, {}).get(each), 1) for each in ("p50", "p99")]
             table.add_row("" if number else structure, strategy, *found, *took, *([""] * 3 if number else cost))
     return table

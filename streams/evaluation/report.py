@@ -75,8 +75,9 @@ def _levels(run: StrategyRun) -> dict[str, Any]:
 
 def _both(asked: Sequence[Asked]) -> dict[str, dict[str, float]]:
     return {
-        "turn": metrics.mean([each.turn for each in asked]),
+        "turn": metrics.mean([each.turn for each in asked if each.turn]),
         "session": metrics.mean([each.session for each in asked]),
+        "unit": metrics.mean([each.unit for each in asked]),
     }
 
 
@@ -122,8 +123,6 @@ def _tree(trees: Sequence[TreeReport], contributions: int | None) -> dict[str, A
         "llm_calls_per_item": _share(sum(tree.llm_calls for tree in trees), leaves),
         "rewrites_per_item": _share(sum(tree.rewrites for tree in trees), leaves),
         "llm_tokens_per_item": _share(sum(tree.tokens_in + tree.tokens_out for tree in trees), leaves),
-        "bytes": trees[0].bytes if trees else 0,
-        "bytes_per_item": _share(trees[0].bytes, leaves) if trees else 0,
         "contributions_per_item": None if contributions is None else _share(contributions, leaves),
     }
 

@@ -12,13 +12,15 @@ from typing import Final, Literal
 from memory.errors import SettingError
 from memory.local import LocalMemory, open_local
 from memory.model import NodeKind, Vector
-from memory.results import Hit
+from memory.ports.index import Scope
+from memory.results import Hit, TreeNode
 from memory.retrieval.text import embedded_text
 from memory.service.chunking import items
+from memory.settings import RetrievalSettings
 from streams.bootstrap import open_embedder, open_labels, open_navigator, open_summarizer
 from streams.evaluation import metrics
 from streams.evaluation.baselines import LEAVES, fused
-from streams.evaluation.choices import STRATEGIES
+from streams.evaluation.choices import GRANULARITIES, STRATEGIES
 from streams.evaluation.dataset import Case, Dataset
 from streams.evaluation.timing import Asked as SummariesAsked
 from streams.evaluation.timing import CountedSummarizer, TimedEmbedder
@@ -27,6 +29,12 @@ from streams.settings import Settings
 ARTICLES_K: Final = 3 * metrics.DEPTH
 """Documents asked for where the session level is coarser than they are, so that ten distinct ones are among them."""
 
+UNITS_K: Final = 100
+"""Hits of any kind asked for, so that ten distinct sessions are among them."""
+GRANULARITIES_K: Final = RetrievalSettings().k_max
+"""Units of all granularities asked for, of which those of one are kept."""
+_SUMMARIES: Final = Scope(kinds=frozenset({NodeKind.SUMMARY}))
+_CHILDREN_MAX: Final = 1_000
 _BATCH: Final = 32
 
 Report = Callable[[int, int, str], None]
@@ -54,8 +62,10 @@ class Asked:
 
     case: Case
     turn: dict[str, float]
-    """Metrics by name."""
+    """Metrics by name; empty where a strategy ranks no leaves."""
     session: dict[str, float]
+    unit: dict[str, float]
+    """Sessions by hits of any kind: a summary counts as the session that all below it was said in."""
 
 
 @dataclass(slots=True)
@@ -164,32 +174,26 @@ async def ask(
     """
     if strategy not in STRATEGIES:
         raise SettingError(f"strategy {strategy!r} is not known; there is {', '.join(STRATEGIES)}")
+    asker = _asker(memory, dataset, strategy)
     run = StrategyRun()
     if dataset.cases:
         for tree in dataset.trees:
-            await _ranked(memory, dataset, tree, dataset.cases[0].text, strategy)
+            await asker.ranked(tree, dataset.cases[0].text)
     embedder.take_query_s()
-    coarser = any(place.turn != place.session for place in dataset.places.values())
+    pure = {tree: await pure_summaries(memory, dataset, tree) for tree in dataset.trees}
     for number, case in enumerate(dataset.cases, 1):
         if stop.is_set():
             break
         if not case.tree:
-            run.asked.append(Asked(case=case, turn=metrics.score([], case.turns), session=metrics.score([], case.sessions)))
+            nothing = metrics.score([], case.sessions)
+            run.asked.append(Asked(case=case, turn=metrics.score([], case.turns), session=nothing, unit=nothing))
             continue
         started = time.perf_counter()
-        turn_hits, session_hits = await _ranked(memory, dataset, case.tree, case.text, strategy)
+        hits = await asker.ranked(case.tree, case.text)
         run.search_ms.append((time.perf_counter() - started) * 1e3)
         run.embed_ms.append(embedder.take_query_s() * 1e3)
-        if session_hits is None:
-            session_hits = await _by_session(memory, dataset, case, strategy) if coarser else turn_hits
+        run.asked.append(await asker.judged(case, hits, pure[case.tree]))
         embedder.take_query_s()
-        run.asked.append(
-            Asked(
-                case=case,
-                turn=metrics.score(_turns(dataset, case.tree, turn_hits), case.turns, one_suffices=case.one_suffices),
-                session=metrics.score(_sessions(dataset, case.tree, session_hits), case.sessions),
-            )
-        )
         report(number, len(dataset.cases), "")
     return run
 
@@ -201,7 +205,7 @@ async def contributions(memory: LocalMemory, tree: str) -> int | None:
     None when the tree is too wide to be read whole.
     """
     total = 0
-    below = [await memory.tree(tree, children=1_000)]
+    below = [await memory.tree(tree, children=_CHILDREN_MAX)]
     while below:
         node = below.pop()
         if node.kind is NodeKind.SUMMARY:
@@ -213,31 +217,109 @@ async def contributions(memory: LocalMemory, tree: str) -> int | None:
     return total
 
 
-async def _ranked(
-    memory: LocalMemory, dataset: Dataset, tree: str, text: str, strategy: str
-) -> tuple[Sequence[Hit], Sequence[Hit] | None]:
-    """Hits for the turn level, and those for the session level when they came along."""
+async def pure_summaries(memory: LocalMemory, dataset: Dataset, tree: str) -> dict[str, str]:
+    """The session of each summary whose leaves were all said in one; the others, and those too wide to be read, are not in it."""
+    found: dict[str, str] = {}
+
+    def session(node: TreeNode) -> str | None:
+        if node.event_id is not None:
+            return dataset.places[tree, node.event_id].session
+        below = {session(child) for child in node.children}
+        one = next(iter(below)) if len(below) == 1 and not node.hidden else None
+        if one is not None and node.kind is NodeKind.SUMMARY:
+            found[node.id] = one
+        return one
+
+    session(await memory.tree(tree, children=_CHILDREN_MAX))
+    return found
+
+
+def _asker(memory: LocalMemory, dataset: Dataset, strategy: str) -> _Asker:
     if strategy == "dense+bm25":
-        hits = await fused(memory, tree, text)
-        return hits, hits
-    group: Literal["none", "document"] = "none" if dataset.group == "conversation" else "document"
-    answer = await memory.search(tree, text, k=metrics.DEPTH, strategy=_read_by(strategy), scope=LEAVES, group=group)
-    return answer.hits, None
+        return _Fused(memory, dataset, strategy)
+    if strategy in GRANULARITIES:
+        return _Granularity(memory, dataset, strategy)
+    # Over leaves alone, collapsed retrieval is dense retrieval.
+    return _Asker(memory, dataset, "collapsed" if strategy == "dense" else strategy)
 
 
-async def _by_session(memory: LocalMemory, dataset: Dataset, case: Case, strategy: str) -> Sequence[Hit]:
-    k = metrics.DEPTH if dataset.group == "conversation" else ARTICLES_K
-    return (await memory.search(case.tree, case.text, k=k, strategy=_read_by(strategy), scope=LEAVES, group=dataset.group)).hits
+class _Asker:
+    """
+    Asks with one strategy, and judges what it gives.
+
+    Args:
+        memory, dataset: asked, and what it holds.
+        strategy: of the memory.
+    """
+
+    def __init__(self, memory: LocalMemory, dataset: Dataset, strategy: str) -> None:
+        self._memory = memory
+        self._dataset = dataset
+        self._strategy = strategy
+        self._coarser = any(place.turn != place.session for place in dataset.places.values())
+
+    async def ranked(self, tree: str, text: str) -> Sequence[Hit]:
+        """What a user would ask, whose time counts: the turn level."""
+        group: Literal["none", "document"] = "none" if self._dataset.group == "conversation" else "document"
+        found = await self._memory.search(tree, text, k=metrics.DEPTH, strategy=self._strategy, scope=LEAVES, group=group)
+        return found.hits
+
+    async def judged(self, case: Case, hits: Sequence[Hit], pure: Mapping[str, str]) -> Asked:
+        """One answer, at all levels."""
+        session = await self._by_session(case) if self._coarser else hits
+        unit = await self._units(case) if self._coarser else hits
+        return Asked(
+            case=case,
+            turn=metrics.score(self._turns(case, hits), case.turns, one_suffices=case.one_suffices),
+            session=metrics.score(self._sessions(case, session), case.sessions),
+            unit=metrics.score(self._sessions(case, unit, pure), case.sessions),
+        )
+
+    async def _by_session(self, case: Case) -> Sequence[Hit]:
+        k = metrics.DEPTH if self._dataset.group == "conversation" else ARTICLES_K
+        group = self._dataset.group
+        return (await self._memory.search(case.tree, case.text, k=k, strategy=self._strategy, scope=LEAVES, group=group)).hits
+
+    async def _units(self, case: Case) -> Sequence[Hit]:
+        return (await self._memory.search(case.tree, case.text, k=UNITS_K, strategy=self._strategy)).hits
+
+    def _turns(self, case: Case, hits: Sequence[Hit]) -> list[str]:
+        return [self._dataset.places[case.tree, hit.event_id].turn for hit in hits if hit.event_id is not None]
+
+    def _sessions(self, case: Case, hits: Sequence[Hit], pure: Mapping[str, str] | None = None) -> list[str]:
+        found = []
+        for hit in hits:
+            if hit.event_id is not None:
+                found.append(self._dataset.places[case.tree, hit.event_id].session)
+            elif pure is not None and hit.id in pure:
+                found.append(pure[hit.id])
+        return found
 
 
-def _read_by(strategy: str) -> str:
-    """Over leaves alone, collapsed retrieval is dense retrieval."""
-    return "collapsed" if strategy == "dense" else strategy
+class _Fused(_Asker):
+    """The baseline of both scores, whose leaves serve every level."""
+
+    async def ranked(self, tree: str, text: str) -> Sequence[Hit]:
+        """See `_Asker.ranked`."""
+        return await fused(self._memory, tree, text)
+
+    async def judged(self, case: Case, hits: Sequence[Hit], pure: Mapping[str, str]) -> Asked:  # noqa: ARG002
+        """See `_Asker.judged`."""
+        session = metrics.score(self._sessions(case, hits), case.sessions)
+        turn = metrics.score(self._turns(case, hits), case.turns, one_suffices=case.one_suffices)
+        return Asked(case=case, turn=turn, session=session, unit=session)
 
 
-def _turns(dataset: Dataset, tree: str, hits: Sequence[Hit]) -> list[str]:
-    return [dataset.places[tree, hit.event_id].turn for hit in hits if hit.event_id is not None]
+class _Granularity(_Asker):
+    """The nearest units of one granularity of MemGAS, which are no leaves."""
 
+    async def ranked(self, tree: str, text: str) -> Sequence[Hit]:
+        """See `_Asker.ranked`."""
+        depth = GRANULARITIES[self._strategy]
+        answer = await self._memory.search(tree, text, k=GRANULARITIES_K, strategy="collapsed", scope=_SUMMARIES)
+        return [hit for hit in answer.hits if hit.depth == depth]
 
-def _sessions(dataset: Dataset, tree: str, hits: Sequence[Hit]) -> list[str]:
-    return [dataset.places[tree, hit.event_id].session for hit in hits if hit.event_id is not None]
+    async def judged(self, case: Case, hits: Sequence[Hit], pure: Mapping[str, str]) -> Asked:
+        """See `_Asker.judged`."""
+        found = metrics.score(self._sessions(case, hits, pure), case.sessions)
+        return Asked(case=case, turn={}, session=found, unit=found)

@@ -19,7 +19,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "benchmarks.md"
-PARTS = ("inserts", "search", "models", "endtoend", "calls", "pool", "quality")
+PARTS = ("inserts", "search", "memgas", "models", "endtoend", "calls", "pool", "quality")
 ON_SERVERS = ("pipeline", "writers", "searchable", "takeover", "holding", "service")
 """Parts that start Kafka and Redis; left out, and said to be, where those cannot be started."""
 

@@ -69,6 +69,22 @@ def _rows() -> list[tuple[str, str, tuple[str, ...], Callable[..., str], str, st
             "",
         ),
         (
+            "`router` over a MemGAS of 10,000 units, query vector given, p50 / p99; right after a commit (the paper: 23.9 ms)",
+            "memgas",
+            ("router_p50_ms", "router_p99_ms", "router_after_a_commit_p50_ms"),
+            lambda p50, p99, after: f"{p50} / {p99} ms; {after} ms",
+            "23.9 ms",
+            "10 ms",
+        ),
+        (
+            "planning an insertion into a MemGAS of 1,000 / 10,000 units, processor time; comparing with all units, as the paper",
+            "memgas",
+            ("insert_ms_by_units", "insert_all_pairs_ms_by_units"),
+            lambda near, every: f"{near['1000']} / {near['10000']} ms; {every['1000']} / {every['10000']} ms",
+            "",
+            "the same at any size",
+        ),
+        (
             "memory of the view a node (384 dimensions)",
             "inserts",
             ("view_bytes_per_node",),

@@ -124,7 +124,7 @@ def test_the_table_of_all_structures_goes_on_where_it_was_stopped(banyan: Banyan
     assert cost["summaries_asked_per_item"] > 0
     assert cost["summary_tokens_in_per_item"] > cost["summary_tokens_out_per_item"] > 0
     assert cost["cpu_ms_per_item"] > 0
-    assert first[passages]["hat"]["tree"]["bytes_per_item"] > 0
+    assert first[passages]["hat"]["size"]["store_bytes_per_item"] > 0
 
     again = banyan(*command, "--strategy", "all")
     both = again.value["sets"][passages]["hat"]

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from memory.local import LocalMemory
-from memory.model import TreeId
+from memory.model import NodeKind, TreeId
 from memory.ports.index import IndexQuery
 from memory.records import Turn
 from streams.evaluation import run
 from streams.evaluation.baselines import LEAVES
 from streams.evaluation.dataset import Case, Dataset, Place
 from streams.evaluation.timing import TimedEmbedder
+from streams.setting_tables import TreeSettings
 from streams.settings import Settings
 
 TREE = "t"
@@ -70,7 +71,7 @@ async def test_bm25_is_the_order_of_the_index(opened: tuple[LocalMemory, TimedEm
     query = IndexQuery(vector=vector, terms="harbour boat", dense_k=0, lexical_k=20, scope=LEAVES)
     expected = await memory._parts.index.search(TreeId(TREE), query)
     best = sorted((round(found.lexical, 4) for found in expected.found), reverse=True)[:10]
-    hits, _ = await run._ranked(memory, data, TREE, "harbour boat", "bm25")
+    hits = await run._asker(memory, data, "bm25").ranked(TREE, "harbour boat")
     assert [round(hit.score, 4) for hit in hits] == best
     assert len(set(best)) > 5
 
@@ -81,9 +82,9 @@ async def test_both_scores_added_find_what_either_finds(opened: tuple[LocalMemor
     data = dataset(turns, text="quoll zinnia number of many", sought="w")
     await measured(opened, data, "dense+bm25")
     memory, _ = opened
-    alone = {name: (await run._ranked(memory, data, TREE, data.cases[0].text, name))[0] for name in ("dense", "bm25")}
-    both, again = await run._ranked(memory, data, TREE, data.cases[0].text, "dense+bm25")
-    assert again is both
+    text = data.cases[0].text
+    alone = {name: await run._asker(memory, data, name).ranked(TREE, text) for name in ("dense", "bm25")}
+    both = await run._asker(memory, data, "dense+bm25").ranked(TREE, text)
     assert alone["dense"][0].event_id != alone["bm25"][0].event_id
     assert {alone["dense"][0].event_id, alone["bm25"][0].event_id} <= {hit.event_id for hit in both[:5]}
     assert len({hit.id for hit in both}) == len(both)
@@ -120,3 +121,33 @@ async def test_a_question_asked_of_no_tree_finds_nothing(opened: tuple[LocalMemo
     assert [each.turn["recall@10"] for each in found.asked] == [0, 1]
     assert len(found.search_ms) == len(found.embed_ms) == 1
     assert 0 < found.embed_ms[0] < found.search_ms[0]
+
+
+async def test_a_summary_counts_as_the_session_that_all_below_it_was_said_in(tmp_path: Path) -> None:
+    settings = Settings(embedder="hashing", tree=TreeSettings(structure="memgas"))
+    memory, embedder, _ = await run.open_memory(settings, tmp_path)
+    async with memory:
+        turns = [(f"{word}{n}", word, f"{word} {word} number {n}") for word in ("violin", "harbour") for n in range(3)]
+        data = dataset(turns, text="violin", sought="violin1")
+        pure = await measured_pure(memory, embedder, data)
+        assert sorted(pure.values()) == ["harbour"] * 3 + ["violin"] * 3, "of either session its three units"
+        for strategy in ("session-units", "summary-units", "keyword-units"):
+            [asked] = (await run.ask(memory, embedder, data, strategy, stop=asyncio.Event(), report=lambda *_: None)).asked
+            assert asked.turn == {}
+            assert asked.unit == asked.session
+            assert asked.session["recall@3"] == 1
+
+
+async def measured_pure(memory: LocalMemory, embedder: TimedEmbedder, data: Dataset) -> dict[str, str]:
+    await measured((memory, embedder), data, "router")
+    return await run.pure_summaries(memory, data, TREE)
+
+
+async def test_a_summary_of_several_sessions_counts_as_none(opened: tuple[LocalMemory, TimedEmbedder]) -> None:
+    turns = [(f"i{n}", f"s{n % 2}", f"the same words again and again {n}") for n in range(6)]
+    memory, embedder = opened
+    data = dataset(turns, text="words", sought="i0")
+    await measured((memory, embedder), data, "hybrid")
+    mixed = {node.id for node in (await memory.tree(TREE)).children if node.kind is NodeKind.SUMMARY}
+    assert mixed
+    assert not mixed & set(await run.pure_summaries(memory, data, TREE))
