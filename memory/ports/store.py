@@ -132,6 +132,20 @@ class TreeStats:
     cost: Cost
     bytes: int
     """What the tree takes in the store, or the store's whole size where it cannot be told apart."""
+    oldest: Mark | None = None
+    """The oldest contribution that waits, where the adapter knows it without reading all that are dirty; else None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """What waits to be summarized, over all trees."""
+
+    trees: int
+    """That there are."""
+    contributions: int
+    """Waiting, over all their nodes."""
+    nodes: int
+    """Summary nodes that have any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

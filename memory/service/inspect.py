@@ -67,7 +67,7 @@ class Inspect:
             branching=(stats.leaves + stats.summaries) / parents if stats.leaves else 0.0,
             pending=stats.dirty,
             contributions=stats.pending,
-            oldest_pending_at=await self._oldest(tree) if stats.dirty else None,
+            oldest_pending_at=await self._oldest(tree, stats.oldest) if stats.dirty else None,
             failing=await self._failing(tree),
             depths={depth - above: count for depth, count in sorted(stats.depths.items())},
             llm_calls=stats.cost.calls,
@@ -79,13 +79,14 @@ class Inspect:
             bytes=stats.bytes,
         )
 
-    async def _oldest(self, tree: TreeId) -> datetime | None:
+    async def _oldest(self, tree: TreeId, oldest: Mark | None) -> datetime | None:
         """When the oldest contribution came that waits."""
-        dirty = await self._store.dirty(tree, limit=DIRTY_READ)
-        if not dirty:
-            return None
-        seq = min(node.oldest for node in dirty) >> MARK_BITS
-        entries = await self._store.changes(tree, seq - 1, limit=1)
+        if oldest is None:
+            dirty = await self._store.dirty(tree, limit=DIRTY_READ)
+            if not dirty:
+                return None
+            oldest = Mark(min(node.oldest for node in dirty))
+        entries = await self._store.changes(tree, (oldest >> MARK_BITS) - 1, limit=1)
         return entries[0].at if entries else None
 
     async def _failing(self, tree: TreeId) -> tuple[FailingNode, ...]:

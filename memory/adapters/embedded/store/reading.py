@@ -342,6 +342,9 @@ def stats(connection: sqlite3.Connection, tree: TreeId) -> TreeStats:
     seq, counts = tally(connection, number)
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     page_size = connection.execute("PRAGMA page_size").fetchone()[0]
+    oldest = connection.execute(
+        "SELECT min(oldest) FROM node INDEXED BY node_dirty WHERE tree = ? AND oldest IS NOT NULL", (number,)
+    ).fetchone()[0]
     mine, everyone = connection.execute(
         "SELECT sum(numbers) FILTER (WHERE number = ?), sum(numbers) FROM tree", (number,)
     ).fetchone()
@@ -362,4 +365,5 @@ def stats(connection: sqlite3.Connection, tree: TreeId) -> TreeStats:
         rewrites=counts.rewrites,
         cost=Cost(calls=counts.calls, tokens_in=counts.tokens_in, tokens_out=counts.tokens_out),
         bytes=pages * page_size * mine // everyone,
+        oldest=oldest,
     )
