@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.e2e.commands import Banyan, turn
@@ -17,6 +19,14 @@ pytestmark = pytest.mark.slow
 def steady(value: Any) -> Any:
     """Without what differs from call to call: the age of what waits, and bytes that a reader adds."""
     return {name: each for name, each in value.items() if name not in ("bytes", "oldest_pending_at")}
+
+
+def settle(client: httpx.Client, *trees: str) -> None:
+    """Wait until the service has made all summaries: it commits them meanwhile."""
+    limit = time.monotonic() + 120
+    while any(client.get(f"/v1/trees/{tree}").json()["pending"] for tree in trees):
+        assert time.monotonic() < limit, "the summaries stay pending"
+        time.sleep(0.05)
 
 
 def test_what_goes_in_by_a_service_reads_the_same_by_it_and_from_its_store(banyan: Banyan, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,6 +58,7 @@ def test_what_goes_in_by_a_service_reads_the_same_by_it_and_from_its_store(banya
         assert "mixed.jsonl:22: " in taken.err
         assert "mixed.jsonl:23: id: " in taken.err
         assert banyan("ingest", file, *by_url, "--json").value["duplicates"] == 21
+        settle(client, "t", "feed")
 
         filters = ("--filter", "speaker=Ana", "--filter", "colour=red", "--since", "2026-05-03", "--until", "2026-05-10")
         for command in (
