@@ -132,11 +132,15 @@ async def test_over_http_on_a_folder_for_this_machine_alone(banyan: Banyan) -> N
 async def test_keys_open_their_trees_alone(banyan: Banyan) -> None:
     writer = banyan("keys", "create", "app", "--prefix", "user-", "--json").value["key"]
     reader = banyan("keys", "create", "dashboard", "--right", "read", "--json").value["key"]
-    with listening(banyan, BANYAN_AUTH="keys") as (url, process):
+    with listening(banyan, "--host", "0.0.0.0", "--allow-host", "memory.example.org") as (address, process):
+        url = address.replace("0.0.0.0", "127.0.0.1")
         async with httpx.AsyncClient() as stranger:
             for headers in ({}, {"Authorization": "Bearer banyan_0"}):
                 answer = await stranger.post(url, json=ASK, headers=headers)
                 assert (answer.status_code, answer.headers["www-authenticate"]) == (401, 'Bearer realm="banyan"')
+            shown = {"Authorization": f"Bearer {writer}", "Accept": "application/json, text/event-stream"}
+            for host, status in (("memory.example.org", 200), ("memory.example.org:443", 200), ("evil.example", 421)):
+                assert (await stranger.post(url, json=ASK, headers={**shown, "Host": host})).status_code == status, host
         async with connected(url, writer) as client:
             await call(client, "remember", tree="user-1", text=FLAT)
             outside = await refused(client, "remember", tree="feed", text=FLAT)
