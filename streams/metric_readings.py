@@ -71,6 +71,9 @@ def _of_summarizing(pipeline: Summarizing) -> Iterator[Reading]:
     oldest = pipeline.jobs.oldest()
     yield Reading("banyan_summary_backlog_jobs", pipeline.jobs.backlog())
     yield Reading("banyan_summary_oldest_job_seconds", max(0.0, time.time() - oldest) if oldest else 0.0)
+    if (found := pipeline.waiting.found) is not None:
+        yield Reading("banyan_contributions_pending", found.contributions)
+        yield Reading("banyan_summaries_pending", found.nodes)
     counts = pipeline.pool.counts
     yield Reading("banyan_contributions_covered_total", counts.covered)
     yield Reading("banyan_summaries_written_total", counts.written)

@@ -7,7 +7,7 @@ only distributions are handed over as they happen. `docs/metrics.md` has the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memory.errors import SettingError
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
+    from prometheus_client import CollectorRegistry, Histogram
 
 BATCH_BOUNDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
 STAGE_BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)  # seconds
@@ -96,6 +96,8 @@ INGEST = (
 SUMMARIES = (
     _gauge("banyan_summary_backlog_jobs", "Summaries in hand that wait, are delayed, or are being made."),
     _gauge("banyan_summary_oldest_job_seconds", "Age of the oldest job in hand."),
+    _gauge("banyan_contributions_pending", "Leaves that wait at summaries, counted at each, in the whole store."),
+    _gauge("banyan_summaries_pending", "Summaries with such leaves, in the whole store."),
     _counter("banyan_contributions_covered_total", "Leaves folded into summaries, counted at each."),
     _counter("banyan_summaries_written_total", "Summaries that got a new text."),
     _counter("banyan_summary_jobs_skipped_total", "Jobs whose summary covered them already."),
@@ -119,6 +121,30 @@ def metrics_of(role: str) -> tuple[Metric, ...]:
     return COMMON + (INGEST if role == "ingest" else SUMMARIES)
 
 
+def new_registry() -> CollectorRegistry:
+    """
+    A registry with what Prometheus's clients say of every process.
+
+    Raises:
+        SettingError: the package is not installed.
+    """
+    try:
+        from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise SettingError(f"metrics: {EXTRA_HINT}") from error
+    registry: CollectorRegistry = CollectorRegistry()
+    for standard in (ProcessCollector, PlatformCollector, GCCollector):
+        standard(registry=registry)
+    return registry
+
+
+def histogram(registry: CollectorRegistry, metric: Metric, bounds: Sequence[float]) -> Histogram:
+    """A registry's histogram of a metric, its classes ending at the bounds."""
+    from prometheus_client import Histogram  # noqa: PLC0415
+
+    return Histogram(metric.name, metric.help, metric.labels, buckets=bounds, registry=registry)
+
+
 class Meter:
     """
     One worker's registry; several may be in one process.
@@ -132,25 +158,9 @@ class Meter:
     """
 
     def __init__(self, role: str, read: Callable[[], Iterable[Reading]]) -> None:
-        try:
-            from prometheus_client import (  # noqa: PLC0415  # an optional extra
-                CollectorRegistry,
-                GCCollector,
-                Histogram,
-                PlatformCollector,
-                ProcessCollector,
-            )
-        except ModuleNotFoundError as error:
-            raise SettingError(f"metrics: {EXTRA_HINT}") from error
-        self.registry: CollectorRegistry = CollectorRegistry()
-        for standard in (ProcessCollector, PlatformCollector, GCCollector):
-            standard(registry=self.registry)
-        self._batch = Histogram(
-            BATCH_RECORDS.name, BATCH_RECORDS.help, BATCH_RECORDS.labels, buckets=BATCH_BOUNDS, registry=self.registry
-        )
-        self._stage = Histogram(
-            STAGE_SECONDS.name, STAGE_SECONDS.help, STAGE_SECONDS.labels, buckets=STAGE_BOUNDS, registry=self.registry
-        )
+        self.registry = new_registry()
+        self._batch = histogram(self.registry, BATCH_RECORDS, BATCH_BOUNDS)
+        self._stage = histogram(self.registry, STAGE_SECONDS, STAGE_BOUNDS)
         self._stages = {stage: self._stage.labels(stage) for stage in STAGES[role]}
         self.registry.register(Readings([metric for metric in metrics_of(role) if metric.kind is not Kind.HISTOGRAM], read))
 

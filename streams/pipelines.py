@@ -39,6 +39,7 @@ from streams.retrying import Retry
 from streams.settings import Settings
 from streams.topics import topics
 from streams.workers.jobs import TakenJobs
+from streams.workers.waiting import Waiting
 
 _PROBED = TreeId("banyan:probe")
 """No tree: whether the store answers is all that is asked."""
@@ -85,6 +86,7 @@ class Summarizing:
     pool: SummaryPool
     summarize: Summarize
     store: TreeStore
+    waiting: Waiting
     parts: AsyncExitStack
     throttle: ThrottleCounts | None = None
     """What its calls waited for, where the model has a provider."""
@@ -263,7 +265,11 @@ async def open_summarizing(
             jobs=jobs, claims=backend.claims, summarize=summarize, settings=settings.memory.summaries, given_up=given_up
         )
         throttle = summarizer.throttle.counts if isinstance(summarizer, OpenAISummarizer) and summarizer.throttle else None
-        return Summarizing(jobs, dead, retry, pool, summarize, backend.store, parts.pop_all(), throttle)
+        waiting = Waiting(backend.store, clock)
+        parts.push_async_callback(waiting.stop)
+        if settings.metrics.port is not None:
+            waiting.start()
+        return Summarizing(jobs, dead, retry, pool, summarize, backend.store, waiting, parts.pop_all(), throttle)
 
 
 async def _dirty(store: TreeStore, tree: TreeId, limit: int) -> Sequence[NodeId]:

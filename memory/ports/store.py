@@ -43,6 +43,7 @@ __all__ = [
     "LogEntry",
     "Move",
     "News",
+    "Pending",
     "Receipt",
     "Rewrite",
     "Seen",
@@ -338,6 +339,17 @@ class TreeStore(ABC):
     @abstractmethod
     async def stats(self, tree: TreeId) -> TreeStats:
         """Counts over the tree."""
+
+    async def pending(self) -> Pending:
+        """What waits to be summarized in all trees, each as of some moment of the call; takes a look at every tree."""
+        trees = contributions = nodes = 0
+        for info in await self.trees():
+            try:
+                stats = await self.stats(info.id)
+            except TreeNotFoundError:
+                continue
+            trees, contributions, nodes = trees + 1, contributions + stats.pending, nodes + stats.dirty
+        return Pending(trees=trees, contributions=contributions, nodes=nodes)
 
     def losses(self, tree: TreeId) -> int:  # noqa: ARG002
         """

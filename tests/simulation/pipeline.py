@@ -48,6 +48,7 @@ from streams.settings import Settings
 from streams.topics import record_key, topics
 from streams.workers.jobs import TakenJobs
 from streams.workers.summaries import _consume as consume_jobs
+from streams.workers.waiting import Waiting
 from tests.fakes.virtual_time import LoopClock, run_virtually
 from tests.fakes.world import TREE, turn
 from tests.simulation.broker import Group, Member, Place, SimulatedBroker, SimulatedProducer
@@ -318,7 +319,8 @@ class WorkerLife(Life):
             log=simulation.log,
         )
         pool = SummaryPool(jobs=jobs, claims=simulation.claims, summarize=world.summarize, settings=settings.memory.summaries)
-        return Summarizing(jobs, dead, retry, pool, world.summarize, world.store, AsyncExitStack())
+        waiting = Waiting(world.store, world.clock)
+        return Summarizing(jobs, dead, retry, pool, world.summarize, world.store, waiting, AsyncExitStack())
 
     def _producer(self) -> SimulatedProducer:
         simulation = self.simulation

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from memory.adapters.codec import STORED
-from memory.adapters.redis import news, snapshot
+from memory.adapters.redis import news, pending, snapshot
 from memory.adapters.redis.codec import (
     NUMBER,
     ROW,
@@ -38,6 +38,7 @@ from memory.ports.store import (
     DirtyNode,
     LogEntry,
     News,
+    Pending,
     Receipt,
     Seen,
     Skeleton,
@@ -350,6 +351,10 @@ class RedisTreeStore(TreeStore):
             cost=Cost(calls=counts.get("calls", 0), tokens_in=counts.get("tokens_in", 0), tokens_out=counts.get("tokens_out", 0)),
             bytes=await tree_bytes(self._link, keys, summaries=summaries, dirty=dirty, pending=counts.get("pending", 0)),
         )
+
+    async def pending(self) -> Pending:
+        """What waits to be summarized, of many trees in one round."""
+        return await pending.pending(self._link)
 
     def losses(self, tree: TreeId) -> int:
         """Histories of the tree that this process saw and the server lost."""

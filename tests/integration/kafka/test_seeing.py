@@ -90,6 +90,7 @@ async def test_what_both_workers_show(installed: Settings, workers: Workers, tmp
     assert seen["banyan_partitions_held", (topic,)] == partitions
     assert seen["banyan_stage_seconds_count", ("embed",)] > 0
     assert seen["banyan_stage_seconds_count", ("commit",)] >= seen["banyan_commits_total", ()]
+    assert made["banyan_contributions_pending", ()] >= 0, "looked at when the worker started"
     assert made["banyan_contributions_covered_total", ()] == seen["banyan_contributions_added_total", ()] > 0
     assert made["banyan_stage_seconds_count", ("model",)] >= made["banyan_summaries_written_total", ()] > 0
     second.ends(2)
