@@ -25,7 +25,7 @@ Examples:
 @run_async
 async def serve(host: str | None, port: str | None, session: Session) -> None:
     """
-    Answer over HTTP: put records in, search, look at trees; API at /docs.
+    Answer over HTTP: put records in, search, look at trees; a page at /, the API at /docs.
 
     Embedded on a file, or with BANYAN_STORE=redis://… beside workers, where records go to Kafka. Keys are made with `banyan keys
     create`; BANYAN_AUTH=off lets everybody in, on this machine's own address only. Ends in order on SIGTERM or Ctrl-C.

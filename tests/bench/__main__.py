@@ -22,18 +22,21 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 PARTS = ("inserts", "search", "memgas", "models", "endtoend", "calls", "pool", "quality")
 ON_SERVERS = ("pipeline", "writers", "searchable", "takeover", "holding", "service")
 """Parts that start Kafka and Redis; left out, and said to be, where those cannot be started."""
+IN_BROWSER = ("first_paint",)
+"""Parts that start Chromium; the same holds for them."""
 
 
 def main() -> int:
     """Run the parts named on the command line, or all, and write the page."""
-    wanted = sys.argv[1:] or [*PARTS, *ON_SERVERS]
+    wanted = sys.argv[1:] or [*PARTS, *ON_SERVERS, *IN_BROWSER]
     results: dict[str, Any] = {}
     kept = ROOT / "docs" / "benchmarks.json"
     if kept.exists():
         results = json.loads(kept.read_text())
     for part in wanted:
         print(f"— {part}", flush=True)
-        if part in ON_SERVERS and (lacking := lacks_servers()):
+        lacking = lacks_servers() if part in ON_SERVERS else lacks_browser() if part in IN_BROWSER else ""
+        if lacking:
             print(f"  left out: {lacking}", file=sys.stderr)
             continue
         run = subprocess.run(
@@ -66,6 +69,18 @@ def lacks_servers() -> str:
         redis_program()
         java()
         kafka_jars()
+    except ServerMissingError as error:
+        return str(error)
+    return ""
+
+
+def lacks_browser() -> str:
+    """Why Chromium cannot be started here; empty when it can."""
+    from deploy.local.servers import ServerMissingError  # noqa: PLC0415
+    from tests.servers.browser import programs  # noqa: PLC0415
+
+    try:
+        programs()
     except ServerMissingError as error:
         return str(error)
     return ""

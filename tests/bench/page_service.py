@@ -52,6 +52,14 @@ def rows() -> list[Row]:
             "25 ms",
             "12 ms",
         ),
+        (
+            "first paint of the page with a tree of 100,000 leaves: first text; map drawn (empty cache); sent, without data",
+            "first_paint",
+            ("first_text_ms", "drawn_ms", "cold_ms", "sent_kb"),
+            lambda text, drawn, cold, sent: f"{text} ms; {drawn} ms ({cold} ms); {sent} KB",
+            "2 s",
+            "1 s",
+        ),
         _row(
             "memory of the service with that tree; after all of the above; at most on the way",
             lambda of: f"{of['mb']}; {of['later_mb']}; {of['peak_mb']} MB",

@@ -129,4 +129,10 @@ addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 addEventListener("hashchange", show);
+// A page that the browser keeps for "back" would keep its stream of commits, too.
+addEventListener("pagehide", () => {
+  view?.end();
+  view = null;
+});
+addEventListener("pageshow", (event) => event.persisted && show());
 show();
