@@ -118,12 +118,6 @@ class Trees(Arguments):
     after: str = Field("", max_length=128, description="Name of the last memory of the page before; empty for the first page.")
 
 
-class Forget(OfTree):
-    """Arguments of `forget`."""
-
-    id: str = Field(min_length=1, max_length=ID_CHARACTERS_MAX, description="Of what is to be forgotten, as recall shows it.")
-
-
 # ------------------------------------------------------------------------------------------------------------------ answers
 
 
@@ -189,10 +183,3 @@ class TreeNames(BaseModel):
 
     trees: list[str]
     next: str | None = Field(description="Give as `after` for the next page; null at the end.")
-
-
-class Forgotten(BaseModel):
-    """That it is forgotten."""
-
-    tree: str
-    id: str

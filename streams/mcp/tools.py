@@ -56,7 +56,6 @@ class Tool:
     gives: type[BaseModel]
     call: Callable[[Memory, Any, Key], Awaitable[Answer]]
     right: Right = Right.READ
-    destroys: bool = False
 
 
 # ------------------------------------------------------------------------------------------------------------------ writing
@@ -202,7 +201,7 @@ TOOLS: tuple[Tool, ...] = (
         title="Remember",
         description="Put one fact, statement or short document into a long-term memory, to be found in later conversations. Call "
         "it when somebody tells something worth keeping: facts about people, decisions, preferences, events. One call for each. "
-        "When it returns, the text is safe and can be recalled. Remembering the same again changes nothing: calls may be repeated.",
+        "When it returns, the text is safe. Remembering the same again changes nothing: calls may be repeated.",
         takes=given.Remember,
         gives=given.Remembered,
         call=_remember,
