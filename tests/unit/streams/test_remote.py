@@ -1,0 +1,122 @@
+"""What a service says, as a memory in this process would have said it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from memory.errors import (
+    NodeNotFoundError,
+    PermanentError,
+    QueryError,
+    SettingError,
+    TransientError,
+    TreeMismatchError,
+    TreeNotFoundError,
+)
+from memory.model import NodeKind
+from memory.ports.index import Scope
+from memory.records import Document, Record, Turn, parse_time
+from streams.client import AsyncClient
+from streams.client.exchange import Patience
+from streams.remote import RemoteMemory
+
+Answering = Callable[[httpx.Request], httpx.Response]
+EMPTY = {"hits": [], "seq": 3, "strategy": "bm25", "degraded": "words alone"}
+
+
+def remote(answering: Answering, said: list[str] | None = None) -> RemoteMemory:
+    client = AsyncClient("http://service", transport=httpx.MockTransport(answering), patience=Patience(attempts=1))
+    return RemoteMemory(client, on_degraded=(said if said is not None else []).append)
+
+
+def problem(kind: str, status: int) -> Answering:
+    body = {"type": f"urn:banyan:problem:{kind}", "status": status, "detail": "what it says"}
+    return lambda _: httpx.Response(status, json=body)
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "error"),
+    [
+        ("tree-not-found", 404, TreeNotFoundError),
+        ("node-not-found", 404, NodeNotFoundError),
+        ("tree-mismatch", 409, TreeMismatchError),
+        ("invalid", 422, QueryError),
+        ("unauthorized", 401, SettingError),
+        ("forbidden", 403, SettingError),
+        ("something-new", 418, PermanentError),
+        ("not-covered", 412, TransientError),
+        ("internal", 500, TransientError),
+        ("unavailable", 503, TransientError),
+        ("rate", 429, TransientError),
+    ],
+)
+async def test_each_problem_is_the_error_of_a_memory_here(kind: str, status: int, error: type[Exception]) -> None:
+    with pytest.raises(error, match="what it says") as caught:
+        await remote(problem(kind, status)).search("t", "x")
+    assert type(caught.value) is error or error is TransientError
+
+
+async def test_conditions_go_over_as_they_are_and_what_is_short_is_told() -> None:
+    asked: list[Any] = []
+
+    def answering(request: httpx.Request) -> httpx.Response:
+        asked.append(json.loads(request.content))
+        return httpx.Response(200, json=EMPTY)
+
+    said: list[str] = []
+    scope = Scope(
+        kinds=frozenset({NodeKind.LEAF}), speaker="Ana", since=parse_time("since", "2026-05-08"), metadata={"mood": "glad"}
+    )
+    answer = await remote(answering, said).search("t", "x", k=3, scope=scope, group="document")
+    assert (answer.hits, answer.seq, answer.strategy) == ((), 3, "bm25")
+    assert said == ["words alone"]
+    [sent] = asked
+    assert sent["filter"] == {"kind": "leaf", "speaker": "Ana", "mood": "glad"}
+    assert (sent["since"], sent["k"], sent["group"]) == ("2026-05-08T00:00:00+00:00", 3, "document")
+    assert "until" not in sent
+
+
+async def test_records_say_what_they_are_and_a_commit_not_known_yet_is_none() -> None:
+    sent: list[Any] = []
+
+    def answering(request: httpx.Request) -> httpx.Response:
+        given = [json.loads(line) for line in request.content.splitlines()]
+        sent.append((request.url.path, given))
+        lines = [{"line": 1, "id": each["id"], "status": "accepted", "seq": None, "reason": None} for each in given]
+        end = {
+            "complete": True,
+            "lines": len(given),
+            "accepted": len(given),
+            "duplicate": 0,
+            "conflict": 0,
+            "rejected": 0,
+            "seq": None,
+        }
+        content = b"".join(json.dumps(line).encode() + b"\n" for line in [*lines, end])
+        return httpx.Response(200, content=content, headers={"Content-Type": "application/x-ndjson"})
+
+    at = parse_time("at", "2026-05-08T13:56:00Z")
+    records: list[Record] = [
+        Turn(tree="a", id="1", text="one", at=at, metadata={"type": "joke"}),
+        Document(tree="b", id="2", text="two"),
+        Turn(tree="a", id="3", text="three"),
+    ]
+    results = await remote(answering).ingest(records)
+    assert [(result.tree, result.id, result.seq) for result in results] == [("a", "1", 0), ("a", "3", 0), ("b", "2", 0)]
+    (path, turns), (_, documents) = sent
+    assert path == "/v1/trees/a/records"
+    assert turns[0] == {"type": "turn", "id": "1", "text": "one", "at": "2026-05-08T13:56:00Z", "metadata": {"type": "joke"}}
+    assert documents == [{"type": "document", "id": "2", "text": "two", "metadata": {}}]
+
+
+async def test_an_answer_of_another_shape_is_said_to_be_one() -> None:
+    hit = {"kind": "leaf", "id": 7}
+    with pytest.raises(PermanentError, match="of this version"):
+        await remote(lambda _: httpx.Response(200, json={**EMPTY, "hits": [hit]})).search("t", "x")
+    with pytest.raises(PermanentError, match="of this version"):
+        await remote(lambda _: httpx.Response(200, json={"tree": "t"})).stats("t")
