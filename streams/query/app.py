@@ -15,7 +15,7 @@ from starlette.responses import Response
 from memory.errors import BanyanError
 from memory.settings import IngestSettings
 from streams.metrics import Reading
-from streams.query import health, models, page, posting, reading, streaming
+from streams.query import health, models, page, posting, reading, requests, streaming
 from streams.query.envelope import Envelope
 from streams.query.guard import Guard
 from streams.query.metrics import ServiceMeter
@@ -136,7 +136,7 @@ def _document(app: FastAPI) -> None:
             return app.openapi_schema
         document = made()
         schemas = document["components"]["schemas"]
-        for model in (models.TurnIn, models.DocumentIn, models.ProblemOut):
+        for model in (requests.TurnIn, requests.DocumentIn, requests.FeedbackIn, models.ProblemOut):
             own = model.model_json_schema(ref_template="#/components/schemas/{model}")
             schemas.update(own.pop("$defs", {}))
             schemas[model.__name__] = own

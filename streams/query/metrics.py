@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
-from memory.errors import SettingError
-from streams.metrics import EXTRA_HINT, Kind, Metric, Reading, Readings
-
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
+from streams.metrics import Kind, Metric, Reading, Readings, histogram, new_registry
 
 SECONDS_BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 REQUEST_SECONDS = Metric(name="banyan_http_request_seconds", kind=Kind.HISTOGRAM, help="What answers took.", labels=("route",))
@@ -41,22 +36,8 @@ class ServiceMeter:
     """
 
     def __init__(self, read: Callable[[], Iterable[Reading]]) -> None:
-        try:
-            from prometheus_client import (  # noqa: PLC0415  # an optional extra
-                CollectorRegistry,
-                GCCollector,
-                Histogram,
-                PlatformCollector,
-                ProcessCollector,
-            )
-        except ModuleNotFoundError as error:
-            raise SettingError(f"metrics: {EXTRA_HINT}") from error
-        self.registry: CollectorRegistry = CollectorRegistry()
-        for standard in (ProcessCollector, PlatformCollector, GCCollector):
-            standard(registry=self.registry)
-        self._seconds = Histogram(
-            REQUEST_SECONDS.name, REQUEST_SECONDS.help, REQUEST_SECONDS.labels, buckets=SECONDS_BOUNDS, registry=self.registry
-        )
+        self.registry = new_registry()
+        self._seconds = histogram(self.registry, REQUEST_SECONDS, SECONDS_BOUNDS)
         self._read = read
         self.answers: Counter[tuple[str, str, str]] = Counter()
         self.problems: Counter[str] = Counter()

@@ -14,7 +14,7 @@ from memory.model import EventId, Mark, NodeId, NodeKind, TreeId
 from memory.ports.index import Scope
 from memory.records import TREE_PATTERN, parse_time, tree_id
 from streams import answers
-from streams.query import models, shapes
+from streams.query import models, requests, shapes
 from streams.query.drawing import MappedNode
 from streams.query.guard import GuardedRoute
 from streams.query.keys import Key
@@ -63,7 +63,7 @@ async def show_tree(request: Request, tree: Tree) -> Response:
 @router.post(
     "/trees/{tree}/search", response_model=models.SearchOut, response_model_exclude_none=True, tags=["ask"], summary="Search"
 )
-async def search(request: Request, tree: Tree, asked: models.SearchRequest) -> Response:
+async def search(request: Request, tree: Tree, asked: requests.SearchRequest) -> Response:
     """The turns, chunks and summaries that answer a question. Everything committed before the request is looked at."""
     answer, degraded = await service_of(request).search(
         tree_id(tree),
@@ -79,7 +79,7 @@ async def search(request: Request, tree: Tree, asked: models.SearchRequest) -> R
 
 
 @router.post("/trees/{tree}/context", response_model=models.ContextOut, tags=["ask"], summary="Text for a prompt")
-async def context(request: Request, tree: Tree, asked: models.ContextRequest) -> Response:
+async def context(request: Request, tree: Tree, asked: requests.ContextRequest) -> Response:
     """Hits packed into a token budget, in time order."""
     packed, degraded = await service_of(request).context(
         tree_id(tree),
@@ -211,7 +211,7 @@ async def show_event(request: Request, tree: Tree, event: EventPath) -> Response
 async def as_of(
     request: Request,
     tree: Tree,
-    seq: Annotated[int, Path(ge=0, le=models.SEQ_MAX)],
+    seq: Annotated[int, Path(ge=0, le=requests.SEQ_MAX)],
     depth: Annotated[int, Query(ge=0, le=64)] = 2,
     children: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> Response:
@@ -226,11 +226,11 @@ async def as_of(
     return json_answer({"tree": name, "seq": seq, "nodes": len(outline) - 1, "leaves": past.leaves, "root": past.json(leaves)})
 
 
-def _wanted(asked: models.Asking) -> Wanted:
+def _wanted(asked: requests.Asking) -> Wanted:
     return Wanted(min_seq=asked.min_seq, event=asked.wait_for, seconds=asked.wait_seconds)
 
 
-def _scope(asked: models.Asking) -> Scope:
+def _scope(asked: requests.Asking) -> Scope:
     """
     What the filters ask for.
 
@@ -250,6 +250,6 @@ def _scope(asked: models.Asking) -> Scope:
     return Scope(kinds=frozenset({NodeKind(kind)}) if kind else None, since=since, until=until, metadata=given, **named)
 
 
-def _text(value: models.FilterValue) -> str:
+def _text(value: requests.FilterValue) -> str:
     """As the index keeps metadata."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from memory.errors import BanyanError, TransientError
 from memory.model import TreeId
 from memory.records import tree_id
-from streams.query import models, shapes
+from streams.query import models, requests, shapes
 from streams.query.guard import Guard, GuardedRoute, rule
 from streams.query.keys import Key
 from streams.query.metrics import ServiceMeter
@@ -37,7 +37,7 @@ STREAMS_MAX = 256
 async def list_commits(
     request: Request,
     tree: Tree,
-    after: Annotated[int, Query(ge=0, le=models.SEQ_MAX, description="`seq` of the last commit that is known.")] = 0,
+    after: Annotated[int, Query(ge=0, le=requests.SEQ_MAX, description="`seq` of the last commit that is known.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
 ) -> Response:
     """What each commit changed, in order."""
@@ -59,7 +59,7 @@ async def list_commits(
 async def stream_commits(
     request: Request,
     tree: Tree,
-    after: Annotated[int | None, Query(ge=0, le=models.SEQ_MAX, description="Begin after this commit; without it, now.")] = None,
+    after: Annotated[int | None, Query(ge=0, le=requests.SEQ_MAX, description="Begin after this commit; without it, now.")] = None,
     last_event_id: Annotated[str | None, Header(max_length=20)] = None,
 ) -> Response:
     """

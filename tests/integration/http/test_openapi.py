@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -138,6 +140,11 @@ def test_every_operation_documents_its_problems_and_what_it_takes(document: dict
             assert method != "post" or {"408", "413", "415"} <= statuses, path
     assert {"TurnIn", "DocumentIn", "ProblemOut", "SearchRequest", "SearchOut"} <= schemas.keys()
     assert schemas["SearchRequest"]["properties"]["query"]["examples"]
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    named = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
+    assert named - document["components"]["schemas"].keys() == set()
 
 
 def test_the_page_has_every_problem_and_every_address(document: dict[str, Any]) -> None:
