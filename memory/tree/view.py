@@ -3,7 +3,7 @@ The view: what routing needs of one tree, in memory.
 
 The children of a node lie in one contiguous block of float32 vectors, so that routing at a node is one matrix-vector product.
 Float16 would hold them exactly (`similarity.quantize`) in half the space, but its conversion costs many times what the product
-does: at 100,000 leaves, where an item passes seven nodes of two or three children, it was most of a plan (decision 0019).
+does: at 100,000 leaves, where an item passes seven nodes of two or three children, it was most of a plan (decision 0020).
 
 A leaf costs its vector, its id and one dictionary entry; a summary also costs a `Branch`. Measured in docs/benchmarks.md.
 """

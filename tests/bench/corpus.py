@@ -99,6 +99,12 @@ class GivenVectors(Embedder):
         """The space that the vectors are taken to be of."""
         return self._model
 
+    def ready(self, start: int, count: int) -> None:
+        """Have these items' vectors at hand: they are made by blocks, which takes a tenth as long as committing them."""
+        self._cache = {
+            block: self._corpus.vectors(block * 1000, 1000) for block in range(start // 1000, (start + count - 1) // 1000 + 1)
+        }
+
     async def embed(self, texts: Sequence[str], *, purpose: Purpose = "document") -> NDArray[np.float32]:
         """The vectors of the items that the texts name."""
         del purpose
