@@ -5,7 +5,7 @@ import { blank, button, counted, el, number, rate, shorten, svg, when } from "./
 
 const KEPT = 60;
 const SECONDS = 60;
-const BACK = 25;
+const BACK = 100;
 
 export class Activity {
   /** `on.commits(list)` is told of new ones, `on.record(event id)` shows one, `on.state(live | connecting | off)`. */
@@ -57,8 +57,20 @@ export class Activity {
     this.on.commits(commit, leaves);
   }
 
+  /** Summaries are written one by one: those that follow one another stand in one row. */
   add(commits) {
-    this.kept = [...commits.toReversed(), ...(this.kept ?? [])].slice(0, KEPT);
+    this.kept ??= [];
+    for (const commit of commits) {
+      const leaves = commit.created.filter((each) => each.kind === "leaf").length;
+      const topics = commit.created.filter((each) => each.kind === "summary").length;
+      const quiet = !commit.created.length && !commit.moved.length && !commit.events.length;
+      const newest = this.kept[0];
+      if (quiet && newest?.quiet) {
+        commit.rewritten.forEach((id) => newest.rewritten.add(id));
+        Object.assign(newest, { last: commit.seq, at: commit.at });
+      } else this.kept.unshift({ first: commit.seq, last: commit.seq, at: commit.at, events: commit.events, rewritten: new Set(commit.rewritten), leaves, topics, quiet });
+    }
+    this.kept.splice(KEPT);
   }
 
   render() {
@@ -66,21 +78,22 @@ export class Activity {
       this.host.replaceChildren(blank({ heading: "Nothing has happened yet", text: "Commits stand here as they come." }));
       return;
     }
-    const have = new Map([...this.list.children].map((row) => [row.dataset.seq, row]));
-    this.list.replaceChildren(...this.kept.map((commit) => have.get(String(commit.seq)) ?? this.row(commit, have.size > 0)));
+    const have = new Map([...this.list.children].map((row) => [row.dataset.state, row]));
+    const state = (group) => `${group.first}-${group.last}`;
+    const known = new Set([...this.list.children].map((row) => row.dataset.first));
+    this.list.replaceChildren(...this.kept.map((group) => have.get(state(group)) ?? this.row(group, state(group), known.size > 0 && !known.has(String(group.first)))));
     if (!this.list.isConnected) this.host.replaceChildren(this.list);
   }
 
-  row(commit, fresh) {
-    const leaves = commit.created.filter((each) => each.kind === "leaf").length;
-    const topics = commit.created.filter((each) => each.kind === "summary").length;
-    const what = [leaves ? `${counted(leaves, "item")} placed` : null, topics ? `${counted(topics, "topic")} made` : null, commit.rewritten.length ? `${counted(commit.rewritten.length, "summary", "summaries")} written` : null];
+  row(group, state, fresh) {
+    const { events, leaves, topics, rewritten } = group;
+    const what = [leaves ? `${counted(leaves, "item")} placed` : null, topics ? `${counted(topics, "topic")} made` : null, rewritten.size ? `${counted(rewritten.size, "summary", "summaries")} written` : null];
     return el(
       "li",
-      { class: `commit ${leaves ? "grew" : ""} ${fresh ? "new" : ""}`, "data-seq": commit.seq },
-      el("div", { class: "commit-head" }, el("b", {}, `#${number(commit.seq)}`), when(commit.at)),
+      { class: `commit ${leaves ? "grew" : ""} ${fresh ? "new" : ""}`, "data-state": state, "data-first": group.first },
+      el("div", { class: "commit-head" }, el("b", {}, group.first === group.last ? `#${number(group.last)}` : `#${number(group.first)} – ${number(group.last)}`), when(group.at)),
       el("p", {}, what.filter(Boolean).join(", ") || "Noted"),
-      commit.events.length ? el("ul", { class: "chips" }, commit.events.slice(0, 4).map((id) => el("li", {}, button(shorten(id, 40), () => this.on.record(id), { kind: "chip" }))), commit.events.length > 4 ? el("li", { class: "muted" }, `and ${number(commit.events.length - 4)} more`) : null) : null,
+      events.length ? el("ul", { class: "chips" }, events.slice(0, 4).map((id) => el("li", {}, button(shorten(id, 40), (event) => this.on.record(id, event.currentTarget), { kind: "chip" }))), events.length > 4 ? el("li", { class: "muted" }, `and ${number(events.length - 4)} more`) : null) : null,
     );
   }
 

@@ -100,7 +100,7 @@ export class Rings {
     const before = this.arcs;
     this.arcs = new Map();
     const on = new Set(this.paths.filter((path) => path.strong).flatMap((path) => path.nodes.map((node) => node.id)));
-    this.picture.classList.toggle("drawing", this.paths.some((path) => path.strong));
+    this.picture.classList.toggle("drawing", this.paths.some((path) => path.strong && (this.inside(path)?.length || path.refused)));
     const elements = arcs.map((arc) => {
       const id = arc.rest ? `${arc.node.id} rest` : arc.node.id;
       const element = before.get(id)?.element ?? svg("path", { class: "arc" });

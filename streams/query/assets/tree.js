@@ -47,7 +47,7 @@ export class TreeView {
       this.panes.activity,
       this.meter,
       this.name,
-      { commits: (commit, leaves) => this.came(commit, leaves), record: (id) => this.node.record(id, {}), state: (state) => this.live(state) },
+      { commits: (commit, leaves) => this.came(commit, leaves), record: (id, at) => this.node.record(id, at), state: (state) => this.live(state) },
       signal,
     );
     await Promise.all(drawing);
