@@ -43,6 +43,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "serve_batch_records_max": (1, 100_000),
     "serve_timeout": (0.1, 3_600),
     "serve_query_patience": (0.01, 300),
+    "serve_follow": (0, 60),
     "serve_query_cache_bytes": (0, 10**10),
     "serve_rate": (0.01, 1_000_000),
     "serve_concurrency": (1, 10_000),

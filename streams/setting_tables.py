@@ -215,6 +215,9 @@ class ServeSettings:
     """Longest time for one answer, and for the sending of one request."""
     query_patience: timedelta = timedelta(seconds=3)
     """How long a query waits for the embedding model before it is answered by words alone."""
+    follow: timedelta = timedelta(milliseconds=20)
+    """Pause between two looks for what workers have written to trees that were asked in the last minute, 0 to 60 s; 0 looks only
+    when a question comes."""
     query_cache_bytes: int = 33_554_432
     """Memory for vectors of queries that were asked before, 0 to 10 GB; answers are not kept."""
     rate: float = 500.0

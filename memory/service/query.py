@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -86,6 +86,7 @@ class Query:
         context_filter: ContextFilter | None = None,
     ) -> None:
         self._store = store
+        self._asked: Callable[[TreeId], None] = lambda _: None
         self._indexing = indexing
         self._embedder = embedder
         self._settings = settings
@@ -100,6 +101,10 @@ class Query:
             GranularityRouter(views),
         )
         self.strategies: Mapping[str, Strategy] = {strategy.name: strategy for strategy in strategies}
+
+    def on_question(self, call: Callable[[TreeId], None]) -> None:
+        """Have `call` called with the tree of each question."""
+        self._asked = call
 
     async def search(
         self,
@@ -192,6 +197,7 @@ class Query:
         vector = await self.embed(text) if chosen.embeds else np.zeros(info.model.dimension, np.float32)
         # Up to the commits that were there when the question came: one read of the store less.
         await self._indexing.catch_up(tree, to=info.seq)
+        self._asked(tree)
         wanted = k if group == "none" else min(self._settings.k_max, k * GROUP_WIDTH)
         if group != "none":
             scope = replace(scope, kinds=frozenset({NodeKind.LEAF}))

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from memory.adapters.embedded.clock import SystemClock
 from memory.ports.embedder import Embedder
+from memory.service.following import Following
 from streams.bootstrap import for_requests, open_memory
 from streams.broker import Broker
 from streams.ending import Ending
@@ -62,6 +63,11 @@ async def open_service(settings: Settings) -> AsyncIterator[Service]:
         if kafka:
             writer = KafkaWriter(Broker.of(settings), topics(settings.kafka), limit=min(10.0, serve.timeout.total_seconds()))
             await writer.start()
+            if serve.follow:
+                following = Following(memory.parts.indexing, SystemClock(), pause=serve.follow.total_seconds())
+                memory.parts.query.on_question(following.asked)
+                following.start()
+                stack.push_async_callback(following.stop)
         stack.push_async_callback(ended, writer)
         yield Service(memory, writer, kept[0])
 

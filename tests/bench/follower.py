@@ -23,9 +23,11 @@ from memory.model import TreeId
 from memory.ports.index import IndexUpdate
 from memory.service.indexing import Indexing
 from streams.redis_options import redis_settings
+from streams.setting_tables import ServeSettings
 from streams.settings import load
 
-PAUSE = 0.005  # seconds between two looks at the log
+PAUSE = ServeSettings().follow.total_seconds()
+"""Between two looks at the log, as `banyan serve` has it."""
 
 
 class Noting(EmbeddedNodeIndex):
