@@ -80,6 +80,7 @@ async def _missing(settings: Settings, link: Link) -> str | None:
         return "the server has no search module"
     lacking = module.missing()
     if not module.usable:
+        _log.warning("index", kind="replica", because=lacking[0])
         return lacking[0]
     _log.info("index", kind="redisearch", module=str(module), workers=module.workers or 0, lacking=lacking)
     return None

@@ -245,6 +245,11 @@ class NodeIndex(ABC):
     them. May be used by several tasks at once.
     """
 
+    @property
+    def passing(self) -> bool:
+        """Whether what it holds is this object's alone and ends with it."""
+        return False
+
     @abstractmethod
     async def covered(self, tree: TreeId) -> int:
         """The commit up to which the index covers the tree; 0 for a tree it does not know."""

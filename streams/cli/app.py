@@ -70,6 +70,7 @@ _COMMANDS = {
     "mcp": _Entry("streams.cli.mcp:mcp", "Give agents the memory as tools (Model Context Protocol)."),
     "keys": _Entry("streams.cli.keys:keys", "Make, list and revoke the keys of the HTTP service."),
     "dead-letters": _Entry("streams.cli.dead_letters:dead_letters", "Look at records that could not be taken; send them again."),
+    "index": _Entry("streams.cli.index:index", "Compare the search index with the store; make it anew."),
     "repair": _Entry("streams.cli.repair:repair", "Put what a store has lost in again, from the Kafka topics."),
     "config": _Entry("streams.cli.config:config", "Show the settings in force, and where each came from."),
 }

@@ -135,14 +135,14 @@ class Session:
 
     @asynccontextmanager
     async def memory(
-        self, *, mode: Literal["write", "search", "look"], summaries: bool = False, **options: str | None
+        self, *, mode: Literal["write", "search", "look", "index"], summaries: bool = False, **options: str | None
     ) -> AsyncIterator[LocalMemory]:
         """
         The memory that the settings name, closed at the end.
 
         Args:
             mode: `write` makes the store if it is not there; `search` keeps the index up to date where it may; `look` changes
-                nothing and embeds nothing.
+                nothing and embeds nothing; `index` embeds nothing either, and may change the index.
             summaries: whether to make summaries meanwhile.
             options: as for `load`.
 
@@ -161,7 +161,7 @@ class Session:
             yield memory
 
     @asynccontextmanager
-    async def _local(self, *, mode: Literal["write", "search", "look"], summaries: bool) -> AsyncIterator[LocalMemory]:
+    async def _local(self, *, mode: Literal["write", "search", "look", "index"], summaries: bool) -> AsyncIterator[LocalMemory]:
         from streams.bootstrap import open_memory, store_file  # noqa: PLC0415  # brings numpy and the model's runtime
 
         read_only = mode == "look"
@@ -174,8 +174,8 @@ class Session:
                 raise TreeNotFoundError(
                     f"there is no store at {file} yet; `banyan ingest` makes one, --store or BANYAN_STORE names another"
                 )
-            read_only |= mode == "search" and not _writable(file)
-        memory = await open_memory(self.settings, summaries=summaries, read_only=read_only, embeds=mode != "look")
+            read_only |= mode in ("search", "index") and not _writable(file)
+        memory = await open_memory(self.settings, summaries=summaries, read_only=read_only, embeds=mode not in ("look", "index"))
         try:
             yield memory
         except TreeNotFoundError as error:

@@ -72,6 +72,11 @@ class SegmentFile:
         self._opened = 0
         self._prepare()
 
+    @property
+    def passing(self) -> bool:
+        """Whether everything is in memory."""
+        return self._path is None
+
     # ------------------------------------------------------------------------------------------------------------- reads
 
     def reach(self, tree: str) -> Reach:

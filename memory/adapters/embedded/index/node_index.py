@@ -98,6 +98,10 @@ class EmbeddedNodeIndex(ports.NodeIndex):
         file = await asyncio.to_thread(lambda: SegmentFile(path, form=form, busy_wait=busy_wait))
         return cls(file, tokenize=tokenize, k1=k1, b=b, memory_bytes_max=memory_bytes_max)
 
+    @property
+    def passing(self) -> bool:  # noqa: D102
+        return self._file.passing
+
     async def covered(self, tree: TreeId) -> int:  # noqa: D102
         return (await self._run(self._file.reach, tree)).seq
 

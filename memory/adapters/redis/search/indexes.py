@@ -46,7 +46,7 @@ class Indexes:
         if not standing.dimension or name in self._made:
             return
         if name.encode() not in await self._link.command("FT._LIST"):
-            first = not await self._link.command("SET", self._keys.made(name), "1", "GET")
+            first = bool(await self._link.command("SET", self._keys.made(name), "1", "NX"))
             wanted = schema(name=name, prefix=prefix, place=standing.place, dimension=standing.dimension, settings=self._settings)
             if not first:
                 await self._link.command("SET", self._keys.filling(name), "1", "PX", FILLING_MS_MAX)

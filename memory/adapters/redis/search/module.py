@@ -9,6 +9,7 @@ from memory.errors import BanyanError
 
 LEAST = (2, 10)
 """The first version with float16 vectors and BM25 as it is used here."""
+HYBRID_SINCE = (8, 4, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +59,8 @@ async def search_module(link: Link) -> SearchModule | None:
     number = next((int(each[b"ver"]) for each in loaded if each[b"name"] in {b"search", b"searchlight"}), None)
     if number is None:
         return None
-    [known] = await link.command("COMMAND", "INFO", "FT.HYBRID")
     version = (number // 10_000, number // 100 % 100, number % 100)
-    return SearchModule(version=version, workers=await _workers(link), hybrid=known is not None)
+    return SearchModule(version=version, workers=await _workers(link), hybrid=version >= HYBRID_SINCE)
 
 
 async def _workers(link: Link) -> int | None:

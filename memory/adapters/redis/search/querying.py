@@ -22,10 +22,10 @@ from memory.ports.index import Scope
 
 TERMS_MAX = 64
 """Terms that the server looks for: the rarest of a question. All of them count in the scores of what is found."""
-OVERFETCH = 2.0
+OVERFETCH = 3.0
 """Texts asked for, for each one wanted. The server's BM25 has other constants and the statistics of all its trees; scores are made
 here, and the best of a few more are the best of all."""
-OVERFETCH_LEAST = 50
+OVERFETCH_LEAST = 200
 EVERYTHING = "*"
 
 
