@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,30 @@ DAMPING = 0.85
 TOLERANCE = 1e-7
 """Change of all ranks together, which add up to 1, at which the walk has converged."""
 ROUNDS_MAX = 100
+
+
+LATE_MIN, LATE_SHARE = 4_096, 8
+"""Edges that came late are taken into the whole when they are more than so many, and more than this share of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some of a graph's edges, in both directions."""
+
+    size: int
+    weights: Any
+    """(size, size) sparse."""
+
+    @classmethod
+    def of(cls, size: int, pairs: NDArray[np.integer], each: NDArray[np.floating]) -> _Part:
+        """The edges as a matrix."""
+        from scipy import sparse  # noqa: PLC0415  # optional
+
+        other = pairs[:, 0] != pairs[:, 1]
+        into = np.concatenate([pairs[:, 1], pairs[other, 0]])
+        out = np.concatenate([pairs[:, 0], pairs[other, 1]])
+        value = np.concatenate([each, each[other]])
+        return cls(size, sparse.csr_array((value, (into, out)), shape=(size, size)))
 
 
 class Graph:
@@ -32,19 +57,49 @@ class Graph:
     def __init__(
         self, size: int, ends: NDArray[np.integer] | Sequence[tuple[int, int]], weights: NDArray[np.floating] | None = None
     ):
-        from scipy import sparse  # noqa: PLC0415  # optional
-
         pairs = np.asarray(ends, dtype=np.int64).reshape(-1, 2)
         each = np.ones(len(pairs)) if weights is None else np.asarray(weights, dtype=np.float64)
-        other = pairs[:, 0] != pairs[:, 1]
-        into = np.concatenate([pairs[:, 1], pairs[other, 0]])
-        out = np.concatenate([pairs[:, 0], pairs[other, 1]])
-        value = np.concatenate([each, each[other]])
-        leaving = np.bincount(out, weights=value, minlength=size)
         self.size = size
-        self._alone: NDArray[np.bool_] = leaving == 0
-        # Column j holds where a walker at j goes.
-        self._steps: Any = sparse.csr_array((value / leaving[out], (into, out)), shape=(size, size))
+        self._ends, self._weights = pairs, each
+        self._base = self._latest = _Part.of(size, pairs, each)
+        self._taken = len(pairs)
+        """Edges that `_base` holds; the later ones are in `_latest`."""
+        self._strength = _strength(size, pairs, each)
+
+    @property
+    def edges(self) -> int:
+        """How many there are."""
+        return len(self._ends)
+
+    def grown(self, size: int, ends: NDArray[np.integer], weights: NDArray[np.floating] | None = None) -> Graph:
+        """
+        The graph with more nodes and edges, in a time that goes by these, most of the times.
+
+        Args:
+            size: its nodes, no fewer than now.
+            ends: (m, 2) of the edges that come to it.
+            weights: (m,) of these; None for 1 each.
+        """
+        more = np.ones(len(ends)) if weights is None else np.asarray(weights, dtype=np.float64)
+        grown = object.__new__(Graph)
+        grown.size = size
+        grown._ends = np.concatenate([self._ends, np.asarray(ends, np.int64).reshape(-1, 2)])
+        grown._weights = np.concatenate([self._weights, more])
+        late = len(grown._ends) - self._taken
+        if late > max(LATE_MIN, self._taken // LATE_SHARE):
+            return Graph(size, grown._ends, grown._weights)
+        grown._base, grown._taken = self._base, self._taken
+        grown._latest = _Part.of(size, grown._ends[self._taken :], grown._weights[self._taken :])
+        grown._strength = np.pad(self._strength, (0, size - self.size)) + _strength(size, np.asarray(ends).reshape(-1, 2), more)
+        return grown
+
+    def _walked(self, ranks: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(n,) where walkers are one step on."""
+        leaving = np.divide(ranks, self._strength, out=np.zeros_like(ranks), where=self._strength > 0)
+        arrived = np.zeros(self.size)
+        for part in {id(each): each for each in (self._base, self._latest)}.values():
+            arrived[: part.size] += part.weights @ leaving[: part.size]
+        return arrived
 
     def rank(self, seeds: NDArray[np.floating], *, damping: float = DAMPING) -> NDArray[np.float64]:
         """
@@ -68,11 +123,20 @@ class Graph:
             raise ValueError("seeds are 0 or more, and one of them is above 0")
         start = start / total
         ranks = start
+        alone = self._strength == 0
         for _ in range(ROUNDS_MAX):
-            back = 1.0 - damping + damping * float(ranks[self._alone].sum())
-            walked = damping * (self._steps @ ranks) + back * start
+            back = 1.0 - damping + damping * float(ranks[alone].sum())
+            walked = damping * self._walked(ranks) + back * start
             moved = float(np.abs(walked - ranks).sum())
             ranks = walked
             if moved < TOLERANCE:
                 break
         return np.asarray(ranks)
+
+
+def _strength(size: int, pairs: NDArray[np.integer], each: NDArray[np.floating]) -> NDArray[np.float64]:
+    """(size,) the weights of each node's edges together, those to itself once."""
+    other = pairs[:, 0] != pairs[:, 1]
+    both = np.concatenate([pairs[:, 0], pairs[other, 1]])
+    counted = np.bincount(both, weights=np.concatenate([each, each[other]]), minlength=size)
+    return np.asarray(counted, np.float64)

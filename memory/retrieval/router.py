@@ -11,25 +11,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from memory.errors import QueryError
-from memory.model import NodeId, NodeKind, TreeId
+from memory.model import NodeKind, TreeId
 from memory.retrieval import entropy
-from memory.retrieval.pagerank import Graph
 from memory.retrieval.strategy import Question, Ranked, Ranking, Strategy
-from memory.structures.memgas import GRANULARITIES
+from memory.retrieval.units import LEVELS, TURN, Units
 
 if TYPE_CHECKING:
     from memory.retrieval.traversal import ViewReader
-    from memory.tree.view import View
 
-TURN = "turn"
-LEVELS = (*GRANULARITIES, TURN)
 KEPT_BYTES_MAX = 256 * 1024 * 1024
 
 
@@ -47,29 +41,12 @@ class RouterRecipe:
     """Chance of going on along an edge instead of starting again."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Units:
-    """A tree's units, in columns."""
-
-    seq: int
-    ids: list[NodeId]
-    levels: NDArray[np.int8]
-    """(n,) index into `LEVELS`."""
-    vectors: NDArray[np.float32]
-    """(n, d)"""
-    graph: Graph
-
-    @property
-    def bytes(self) -> int:
-        return self.vectors.nbytes + 200 * len(self.ids)
-
-
 class GranularityRouter(Strategy):
     """
     Units of all granularities, by Personalized PageRank from those that the question is nearest to.
 
     The graph's edges are the associations, and those between a session's own units and turns. A tree's units are kept in columns
-    until it changes.
+    that follow it.
 
     Args:
         views: the trees.
@@ -81,7 +58,7 @@ class GranularityRouter(Strategy):
     def __init__(self, views: ViewReader, *, recipe: RouterRecipe | None = None) -> None:
         self._views = views
         self._recipe = recipe or RouterRecipe()
-        self._kept: OrderedDict[TreeId, _Units] = OrderedDict()
+        self._kept: OrderedDict[TreeId, Units] = OrderedDict()
 
     async def rank(self, question: Question) -> Ranking:
         """
@@ -127,39 +104,13 @@ class GranularityRouter(Strategy):
         trace = (f"weights: {named}", f"walks from {len(seeds)} of {len(starts)} units") if question.explain else ()
         return Ranking(ranked=ranked, seq=units.seq, trace=trace)
 
-    async def _units(self, tree: TreeId) -> _Units:
-        kept = self._kept.pop(tree, None)
+    async def _units(self, tree: TreeId) -> Units:
         async with self._views.hold(tree) as view:
-            units = kept if kept is not None and kept.seq == view.seq else _columns(view)
-        self._kept[tree] = units
+            units = self._kept.get(tree)
+            if units is None or not units.follow(view):
+                units = Units(view)
+            self._kept[tree] = units
+            self._kept.move_to_end(tree)
         while sum(each.bytes for each in self._kept.values()) > KEPT_BYTES_MAX and len(self._kept) > 1:
             self._kept.popitem(last=False)
         return units
-
-
-def _columns(view: View) -> _Units:
-    ids: list[NodeId] = []
-    levels: list[int] = []
-    blocks: list[NDArray[np.float32]] = []
-    ends: list[NDArray[np.int64]] = []
-    first: dict[NodeId, int] = {}
-    for branch in view.branches.values():
-        if branch.ids:
-            first[branch.id] = len(ids)
-            ids.extend(branch.ids)
-            levels.extend([min(branch.depth, len(LEVELS) - 1)] * len(branch))
-            blocks.append(branch.rows(0))
-    places = {node: place for place, node in enumerate(ids)}
-    for node, start in first.items():
-        if node in places:  # the root is no unit
-            below = np.arange(start, start + len(view.branches[node]))
-            ends.append(np.stack([np.full(len(below), places[node]), below], axis=1))
-    one = np.fromiter(chain.from_iterable([places[node]] * len(others) for node, others in view.links.items()), np.int64)
-    two = np.fromiter(map(places.__getitem__, chain.from_iterable(view.links.values())), np.int64)
-    ends.append(np.stack([one, two], axis=1)[one < two])  # a view has each edge at both of its ends
-    try:
-        graph = Graph(len(ids), np.concatenate(ends))
-    except ImportError as error:
-        raise QueryError("the strategy router needs the library scipy: `pip install 'banyan-memory[memgas]'`") from error
-    vectors = np.concatenate(blocks) if blocks else np.zeros((0, view.dimension), np.float32)
-    return _Units(view.seq, ids, np.array(levels, np.int8), vectors, graph)

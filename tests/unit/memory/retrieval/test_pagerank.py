@@ -41,3 +41,21 @@ def test_an_edge_given_twice_counts_twice_and_one_to_itself_once() -> None:
 def test_seeds_that_are_none(seeds: list[float]) -> None:
     with pytest.raises(ValueError, match="seeds"):
         Graph(2, [(0, 1)]).rank(np.array(seeds))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(0, 4), st.booleans())
+def test_a_graph_that_grew_is_the_graph_that_was_made_whole(seed: int, stages: int, often: bool) -> None:
+    random = np.random.default_rng(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("memory.retrieval.pagerank.LATE_MIN", 3 if often else 4_096)
+        size, ends = 5, random.integers(0, 5, (6, 2))
+        grown = Graph(size, ends)
+        for _ in range(stages):
+            size += int(random.integers(0, 4))
+            more = random.integers(0, size, (int(random.integers(0, 6)), 2))
+            ends = np.concatenate([ends, more])
+            grown = grown.grown(size, more)
+    seeds = random.random(size)
+    assert grown.edges == len(ends)
+    assert grown.rank(seeds) == pytest.approx(Graph(size, ends).rank(seeds), abs=1e-9)

@@ -11,8 +11,9 @@ import pytest
 from memory.errors import QueryError
 from memory.model import EmbeddingModel, EventId, Item, NodeId, NodeKind, TreeId, Vector
 from memory.ports.index import Scope
-from memory.retrieval.router import LEVELS, GranularityRouter, RouterRecipe
+from memory.retrieval.router import GranularityRouter, RouterRecipe
 from memory.retrieval.strategy import Question, Ranking
+from memory.retrieval.units import LEVELS, Units
 from memory.structures.memgas import MemGas, unit_ids
 from memory.tree.planning import Insertion, leaf_id
 from memory.tree.similarity import quantize
@@ -101,7 +102,7 @@ async def test_filters_that_only_items_meet_are_refused() -> None:
         await ask(Memory([[0]]), 0, speaker="Ana")
 
 
-async def test_columns_are_made_anew_when_the_tree_has_changed() -> None:
+async def test_columns_follow_the_tree() -> None:
     memory = Memory([[0, 1]])
     router = GranularityRouter(memory)
     before = await ask(memory, 3, k=10, router=router)
@@ -109,3 +110,35 @@ async def test_columns_are_made_anew_when_the_tree_has_changed() -> None:
     after = await ask(memory, 3, k=10, router=router)
     assert (before.seq, after.seq) == (2, 3)
     assert len(after.ranked) == len(before.ranked) + 4
+
+
+async def test_columns_that_followed_are_as_those_made_anew() -> None:
+    memory = Memory([[0, 1, 2], [3, 4]])
+    units = Units(memory.view)
+    for number in range(40):
+        memory.add(number % 5, 10 + number, number % 7)
+        summary = memory.view.root.ids[0]
+        memory.view.root.replace(memory.view.branches[summary].slot, about(number % 3, number))
+        memory.view.root.routing += 1
+        assert units.follow(memory.view)
+    anew = Units(memory.view)
+    order = [anew.ids.index(node) for node in units.ids]
+    assert sorted(units.ids) == sorted(anew.ids)
+    assert (units.vectors == anew.vectors[order]).all()
+    assert (units.levels == anew.levels[order]).all()
+    assert units.graph.edges == anew.graph.edges
+    seeds = np.random.default_rng(1).random(len(order))
+    turned = np.zeros(len(order))
+    turned[order] = seeds
+    assert units.graph.rank(seeds) == pytest.approx(anew.graph.rank(turned)[order], abs=1e-9)
+
+
+async def test_columns_are_made_anew_where_nodes_have_gone() -> None:
+    memory, other = Memory([[0, 1], [2]]), Memory([[0, 1]])
+    router = GranularityRouter(memory)
+    await ask(memory, 0, router=router)
+    other.view.seq = 50
+    memory.view = other.view
+    assert not Units(Memory([[0, 1], [2]]).view).follow(other.view)
+    ranking = await ask(memory, 0, k=100, router=router)
+    assert {ranked.node for ranked in ranking.ranked} <= set(Units(other.view).ids)
