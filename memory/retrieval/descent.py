@@ -2,7 +2,10 @@
 The `descent` strategy (H-MEM, section 3.2): down the layers, the nearest few of each among the children of those chosen above.
 
 M_k(l) = the k nearest of the children of M_k(l - 1). With a domains and some 300 children a node the paper puts the cost at
-O((a + k · 300) · D), against O(n · D) for comparing with all n episodes.
+O((a + k · 300) · D), against O(n · D) for comparing with all n episodes. Where nodes have fewer children, k of them hold little: a
+trace may have two episodes. So more are chosen, the nearest first, as long as their children are no more than `ROOM` together,
+which is a third of the paper's k · 300 a layer: a descent computes a + 3 · `ROOM` similarities or a + 3 · k · children, whichever
+is more.
 
 Among the episodes their weights count too (section 3.3; the paper hands them to the model that answers, and leaves open what they
 do before): score = cosine + `WEIGHT_SHARE` · (w - 1) / (w + 1), where w is the episode's weight at the time of the tree's latest
@@ -31,7 +34,9 @@ if TYPE_CHECKING:
     from memory.tree.view import Branch, Cosines, View
 
 WIDTH = 10
-"""Nodes chosen in each layer, where the paper does best."""
+"""Nodes chosen in each layer at least, where the paper does best."""
+ROOM = 1_000
+"""Children up to which more nodes are chosen (decision 0018)."""
 WEIGHT_SHARE = 0.05
 """What a weight can add to a cosine, or take from it, at most (decision 0018)."""
 
@@ -58,7 +63,14 @@ class Layer:
 
 
 def descend(
-    view: View, vector: Vector, *, width: int, episodes: int, parameters: HMemParameters | None = None, share: float = WEIGHT_SHARE
+    view: View,
+    vector: Vector,
+    *,
+    width: int,
+    episodes: int,
+    room: int = 0,
+    parameters: HMemParameters | None = None,
+    share: float = WEIGHT_SHARE,
 ) -> tuple[Layer, ...]:
     """
     The nearest of each layer among the children of those chosen in the layer above.
@@ -66,8 +78,9 @@ def descend(
     Args:
         view: a tree of H-MEM; not changed.
         vector: (d,) float32.
-        width: nodes chosen in each of the upper layers, 1 or more.
+        width: nodes chosen in each of the upper layers at least, 1 or more.
         episodes: nodes chosen in the last one, 1 or more.
+        room: more nodes are chosen while they have no more children than that together; 0 chooses `width`.
         parameters: the tree's; None for the defaults.
         share: of weights in the scores of episodes, 0 or more.
     """
@@ -82,7 +95,8 @@ def descend(
             if name == "episode":
                 chosen = _best(view, ids, cosines, episodes, weighing, share)
             else:
-                chosen = _first([Chosen(ids[slot], float(cosines[slot])) for slot in _near(cosines, width)], width)
+                count = _fitting(view, ids, cosines, width, room)
+                chosen = _first([Chosen(ids[slot], float(cosines[slot])) for slot in _near(cosines, count)], count)
         layers.append(Layer(name, len(ids), chosen))
         beam = [view.branches[node] for node, *_ in chosen if node in view.branches]
     return tuple(layers)
@@ -96,15 +110,17 @@ class Descent(Strategy):
 
     Args:
         views: the trees.
-        width: nodes chosen in each layer, 1 or more.
+        width: nodes chosen in each layer at least, 1 or more.
+        room: children up to which more nodes are chosen.
         share: of weights in scores, 0 or more; 0 leaves them out.
     """
 
     name = "descent"
 
-    def __init__(self, views: ViewReader, *, width: int = WIDTH, share: float = WEIGHT_SHARE) -> None:
+    def __init__(self, views: ViewReader, *, width: int = WIDTH, room: int = ROOM, share: float = WEIGHT_SHARE) -> None:
         self._views = views
         self._width = width
+        self._room = room
         self._share = share
 
     async def rank(self, question: Question) -> Ranking:
@@ -119,7 +135,13 @@ class Descent(Strategy):
         parameters = HMemParameters.from_mapping(question.parameters)
         async with self._views.hold(question.tree) as view:
             layers = descend(
-                view, question.vector, width=self._width, episodes=question.k, parameters=parameters, share=self._share
+                view,
+                question.vector,
+                width=self._width,
+                episodes=question.k,
+                room=self._room,
+                parameters=parameters,
+                share=self._share,
             )
             seq, episodes, latest = view.seq, len(view.homes), view.latest
         kinds = question.scope.kinds or {NodeKind.LEAF}
@@ -131,6 +153,16 @@ class Descent(Strategy):
         )
         trace = _told(layers, _weighed(latest, self._share), episodes) if question.explain else ()
         return Ranking(ranked=ranked, seq=seq, trace=trace)
+
+
+def _fitting(view: View, ids: Sequence[NodeId], cosines: Cosines, width: int, room: int) -> int:
+    """How many of the nearest nodes are chosen."""
+    if room <= width or len(ids) <= width:
+        return width
+    # Each has a child at least.
+    order = np.argsort(-cosines, kind="stable")[:room]
+    children = np.cumsum([len(view.branches[ids[slot]]) for slot in order])
+    return max(width, int(np.searchsorted(children, room, side="right")))
 
 
 def _near(cosines: Cosines, k: int, slack: float = 0.0) -> list[int]:

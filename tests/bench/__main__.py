@@ -1,5 +1,5 @@
 """
-`make bench`: measures the figures of docs/benchmarks.md on this machine and writes that page.
+`make bench`: measures the figures of docs/benchmarks.md on this machine and writes it (`hmem`: a part of docs/evaluation.md).
 
 Each part runs in a process of its own and prints one JSON object; `python -m tests.bench.<part>` runs one alone. Data sets are
 looked for in the folder that BANYAN_BENCH_DATA names (`locomo/`, `multihoprag/`, …); parts that need them, or servers that cannot
@@ -19,7 +19,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "benchmarks.md"
-PARTS = ("inserts", "search", "memgas", "models", "endtoend", "calls", "pool", "quality")
+EVALUATION = ROOT / "docs" / "evaluation.md"
+PARTS = ("inserts", "search", "memgas", "models", "endtoend", "calls", "pool", "quality", "hmem")
 ON_SERVERS = ("pipeline", "writers", "searchable", "takeover", "holding", "service")
 """Parts that start Kafka and Redis; left out, and said to be, where those cannot be started."""
 IN_BROWSER = ("first_paint",)
@@ -57,6 +58,10 @@ def main() -> int:
     from tests.bench.page import render  # noqa: PLC0415
 
     PAGE.write_text(render(results))
+    if "hmem" in wanted:
+        from tests.bench.page_hmem import written  # noqa: PLC0415
+
+        EVALUATION.write_text(written(EVALUATION.read_text(), results["hmem"]))
     print(f"written: {PAGE.relative_to(ROOT)}")
     return 0
 

@@ -55,7 +55,7 @@ class One:
 
 async def ask(view: View, vector: Vector, *, k: int = 5, width: int = 10, explain: bool = False, **scope: object) -> Ranking:
     question = Question(tree=TREE, text="?", vector=vector, k=k, scope=Scope(**scope), explain=explain)  # type: ignore[arg-type]
-    return await Descent(One(view), width=width).rank(question)
+    return await Descent(One(view), width=width, room=0).rank(question)
 
 
 def of(view: View, node: NodeId) -> Vector:
@@ -191,3 +191,21 @@ async def test_silence_is_counted_up_to_the_latest_event_with_the_tree_s_paramet
         w = np.exp(-30 / days)
         assert ranking.ranked[0].parts["weight"] == pytest.approx(WEIGHT_SHARE * (w - 1) / (w + 1))
         assert "weights as of 1970-01-31 00:00" in ranking.trace[-2]
+
+
+@pytest.mark.parametrize("room", [0, 5, 16, 17, 39, 40, 1_000])
+def test_more_are_chosen_while_their_children_fit(room: int) -> None:
+    view = nested(4)
+    layers = descend(view, of(view, NodeId("/01/02/03/00")), width=2, episodes=3, room=room)
+    for upper, lower in pairwise(layers):
+        fits = min(room // 4, upper.compared)
+        assert len(upper.chosen) == max(2, fits)
+        assert lower.compared == 4 * len(upper.chosen)
+        scores = [found.score for found in upper.chosen]
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_one_node_with_many_children_is_chosen_though_they_do_not_fit() -> None:
+    view = nested(5)
+    layers = descend(view, of(view, NodeId("/01/02/03/00")), width=1, episodes=1, room=3)
+    assert [len(layer.chosen) for layer in layers] == [1, 1, 1, 1]
