@@ -10,8 +10,8 @@ import pytest
 from memory.adapters.embedded.files import transaction
 from memory.adapters.embedded.store import SqliteTreeStore, writing
 from memory.adapters.embedded.store.cache import RowCache
-from memory.adapters.embedded.store.rows import LEAF, SUMMARY, Row
 from memory.adapters.embedded.store.opening import open_writer
+from memory.adapters.embedded.store.rows import LEAF, SUMMARY, Row
 from memory.model import ROOT, Mark, NodeId
 from memory.ports.store import Applied, ChangeSet, Expectation, Stale
 from tests.fakes.change_sets import TREE, change_set, insert, tree_info
