@@ -8,6 +8,7 @@ derived: when it is damaged or of another format it is put aside by making a new
 from __future__ import annotations
 
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -55,7 +56,7 @@ class SegmentFile:
     Segments of many trees in one file. Safe for several threads and processes.
 
     Args:
-        path: the file, made when missing; None keeps everything in memory.
+        path: the file, made when missing; None for one without a name, which is gone when it is closed.
         form: names what the content was made with; a file of another form is replaced.
         busy_wait: how long to wait for another process that writes.
     """
@@ -246,7 +247,7 @@ class SegmentFile:
     def _open(self) -> sqlite3.Connection:
         """A new connection, this thread's from now on."""
         if self._path is None:
-            connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            connection = sqlite3.connect(_nowhere(), isolation_level=None, check_same_thread=False)
         else:
             connection = connect(self._path, busy_wait=self._busy_wait)
             # Derived data: a power cut may take the last updates, which the owner brings again.
@@ -325,3 +326,16 @@ def translated_os(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreUnavailableError(f"{path} is damaged and cannot be replaced: {error.strerror}") from error
+
+
+def _nowhere() -> str:
+    """
+    What SQLite calls a file without a name, or memory where no folder takes temporary files.
+
+    Segments are read when a tree is loaded, and are half as large as the loaded tree: they need not stay in memory beside it.
+    """
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        return ":memory:"
+    return ""

@@ -16,6 +16,7 @@ from typing import ParamSpec, Self, TypeVar
 from memory.adapters.embedded.index import lexical, segment
 from memory.adapters.embedded.index.appending import NOWHERE, Append, Reach
 from memory.adapters.embedded.index.file import SegmentFile
+from memory.adapters.embedded.index.heap import give_back
 from memory.adapters.embedded.index.lexical import Tokenize
 from memory.adapters.embedded.index.tree import LoadedTree
 from memory.model import NodeId, TreeId
@@ -30,6 +31,8 @@ THREADS = 4
 NONE = Candidates.of(())
 TIDY_AFTER = 64
 """Updates after which a tree's segments are merged: after eight of few rows each, merging took twice the time of the updates."""
+LARGE = 16_000_000
+"""Bytes of a tree whose loading leaves much behind."""
 SEGMENTS_UNTIDY = 100
 """A tree read from more segments is tidied, whoever left it so."""
 
@@ -83,7 +86,7 @@ class EmbeddedNodeIndex(ports.NodeIndex):
         Open the index in a file, made when missing, made anew when damaged or made with another tokenizer.
 
         Args:
-            path: the file; None keeps everything in memory, for this index alone.
+            path: the file; None for one of this index alone, which is gone with it.
             tokenize: a text's terms, lower-cased, stemmed, without stop words, as wanted; pure.
             k1: BM25's saturation of repeated terms, 0 or more. May differ from one opening to the next.
             b: BM25's share of length normalisation, in [0, 1]. May differ from one opening to the next.
@@ -237,6 +240,7 @@ class EmbeddedNodeIndex(ports.NodeIndex):
             reach, loaded, _ = self._loaded(tree)
             with held.lock:
                 held.loaded, held.incarnation = loaded, reach.incarnation
+            give_back()
 
     def _held(self, tree: TreeId) -> _Held:
         with self._trees_lock:
@@ -259,6 +263,8 @@ class EmbeddedNodeIndex(ports.NodeIndex):
                 held.untidy += segments_read
                 self._tidy_soon(tree, held)
             self._evict(held)
+            if loaded is not None and loaded.nbytes > LARGE:
+                give_back()
         return loaded
 
     def _loaded(self, tree: TreeId) -> tuple[Reach, LoadedTree | None, int]:
