@@ -1,12 +1,13 @@
 #!lua flags=no-writes
--- Searches in a tree's index and reads what was found, the neighbours of it, and named nodes, all of one moment.
+-- Searches in a tree's index and reads the words of what was found; or reads named nodes and their neighbours.
+-- All of one moment.
 --
 -- KEYS  1 standing of the tree (hash)  2 there while the index that it is in is being filled (string)
 -- ARGV  1 generation  2 what the keys of its documents begin with  3 what the keys of its sequences begin with  4 key of its terms
 --       5 neighbours on each side  6 MessagePack of {searches: each the words of an FT.SEARCH; nodes; terms}
--- REPLY {1, seq, texts, length, counts of the terms, documents as {node, vector, words, info, rank in its sequence or -1, number
---       of the search that found it or 0}}; {0} when the tree has another generation now; {-1, what the search module said};
---       {-2} while the index is being filled
+-- REPLY {1, seq, texts, length, counts of the terms, documents}, each as {node, words, number of the search that found it}, or
+--       without searches as {node, vector, words, info, rank in its sequence or -1}, the named ones first; {0} when the tree has
+--       another generation now; {-1, what the search module said}; {-2} while the index is being filled
 -- COST  the searches, and O(found * neighbours)
 
 local held = redis.call('HMGET', KEYS[1], 'generation', 'seq', 'texts', 'length')
@@ -28,11 +29,15 @@ end
 for _, node in ipairs(wanted.nodes) do take(ARGV[2] .. node, 0) end
 local found = #order
 local documents, spread = {}, tonumber(ARGV[5])
+local brief = #wanted.searches > 0
 local prefix = #ARGV[2] + 1
 local each = 1
 while each <= #order do
   local key = order[each]
-  local row = redis.call('HMGET', key, 'vector', 'words', 'info', 'line', 'place')
+  if brief then
+    documents[#documents + 1] = {string.sub(key, prefix), redis.call('HGET', key, 'words') or '', seen[key]}
+  end
+  local row = brief and {} or redis.call('HMGET', key, 'vector', 'words', 'info', 'line', 'place')
   if row[1] then
     local rank = -1
     if row[4] then
@@ -44,7 +49,7 @@ while each <= #order do
         end
       end
     end
-    documents[#documents + 1] = {string.sub(key, prefix), row[1], row[2], row[3], rank, seen[key]}
+    documents[#documents + 1] = {string.sub(key, prefix), row[1], row[2], row[3], rank}
   end
   each = each + 1
 end

@@ -34,8 +34,6 @@ class Read:
     nodes: list[NodeId]
     infos: list[Info]
     ranks: list[int]
-    searches: list[int]
-    """Of each, the number of the search that found it, from 1; 0 for what was not searched for."""
     dense: NDArray[np.float32]
     lexical: list[float]
 
@@ -45,21 +43,20 @@ class Read:
         Documents with both scores.
 
         Args:
-            rows: node, vector, words, info, rank and search of each.
+            rows: node, vector, words, info and rank of each.
             generation: of the tree's index.
             vector: (d,) float32, the question's.
             statistics: of its words.
         """
         if not rows:
-            return cls([], [], [], [], np.zeros(0, np.float32), [])
+            return cls([], [], [], np.zeros(0, np.float32), [])
         columns = list(zip(*rows, strict=True))
         return cls(
             [NodeId(node.decode()) for node in columns[0]],
             [info_decoder.decode(info) for info in columns[3]],
             list(columns[4]),
-            list(columns[5]),
             vectors(columns[1], len(vector)) @ vector,
-            _bm25(columns[2], generation, statistics),
+            bm25(columns[2], generation, statistics),
         )
 
     def candidate(self, row: int) -> Candidate:
@@ -78,37 +75,45 @@ class Read:
             at=moment(info.at),
         )
 
-    def best(self, *, dense: bool, lexical_k: int) -> list[int]:
-        """
-        What was found by vector, and the best by words of all that was found.
 
-        Args:
-            dense: whether the first search was by vector.
-            lexical_k: how many by words.
-        """
-        near = [row for row, number in enumerate(self.searches) if dense and number == 1]
-        fit = [row for row, number in enumerate(self.searches) if number and self.lexical[row] > 0]
-        fit.sort(key=lambda row: (-self.lexical[row], self.nodes[row]))
-        return list(dict.fromkeys([*near, *fit[:lexical_k]]))
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the server read, and what BM25 needs to know."""
 
-    def around(self, found: Sequence[int], spread: int) -> list[int]:
-        """Those within `spread` of a found one in its sequence, without the found ones."""
-        if not spread:
-            return []
-        near: set[tuple[str | None, int]] = set()
-        for row in found:
-            rank = self.ranks[row]
-            if rank >= 0:
-                near.update((self.infos[row].sequence, each) for each in range(rank - spread, rank + spread + 1))
-        taken = set(found)
-        return [
-            row
-            for row, (info, rank) in enumerate(zip(self.infos, self.ranks, strict=True))
-            if rank >= 0 and row not in taken and (info.sequence, rank) in near
-        ]
+    seq: int
+    """The commit that it is of."""
+    statistics: Statistics
+    rows: Sequence[Sequence[bytes | int]]
+
+    def candidates(self, generation: str, vector: Vector) -> list[Candidate]:
+        """The documents with both scores."""
+        read = Read.of(self.rows, generation, vector, self.statistics)
+        return [read.candidate(row) for row in range(len(read.nodes))]
 
 
-def _bm25(words: Sequence[bytes], generation: str, statistics: Statistics) -> list[float]:
+def best(
+    rows: Sequence[Sequence[bytes | int]], generation: str, statistics: Statistics, *, dense: bool, lexical_k: int
+) -> list[NodeId]:
+    """
+    Which of the nodes that were found are the answer: all that were found by vector, and the best by words of all.
+
+    Args:
+        rows: node, words and number of the search that found it, of each.
+        generation: of the tree's index.
+        statistics: of the question's words.
+        dense: whether the first search was by vector.
+        lexical_k: how many by words.
+    """
+    if not rows:
+        return []
+    names, words, numbers = zip(*rows, strict=True)
+    nodes = [NodeId(name.decode()) for name in names]
+    near = [node for node, number in zip(nodes, numbers, strict=True) if dense and number == 1]
+    ranked = sorted((-score, node) for node, score in zip(nodes, bm25(words, generation, statistics), strict=True) if score > 0)
+    return list(dict.fromkeys([*near, *(node for _, node in ranked[:lexical_k])]))
+
+
+def bm25(words: Sequence[bytes], generation: str, statistics: Statistics) -> list[float]:
     """BM25 of each text (Robertson and Zaragoza 2009, with Lucene's never negative idf); a question's term counts once."""
     weights = {term: idf(statistics.texts, count) for term, count in statistics.counts.items() if count}
     if not weights:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from memory.adapters.redis.link import Link
 from memory.adapters.redis.pipe import Argument
-from memory.adapters.redis.search.answering import Read, Statistics
+from memory.adapters.redis.search.answering import Reply, Statistics, best
 from memory.adapters.redis.search.documents import term_code
 from memory.adapters.redis.search.indexes import Indexes
 from memory.adapters.redis.search.keys import OWN, SHARED, SearchKeys
@@ -35,7 +36,7 @@ class RediSearchNodeIndex(ports.NodeIndex):
 
     What is found comes from the server; both scores are made here, from what the nodes hold and from the tree's own statistics, so
     that they are the same wherever a tree is, and the same as the embedded index gives. A small tree is compared with exactly; of a
-    large one the nearest are found by a graph. Each search is of one moment of the tree.
+    large one the nearest are found by a graph. What is found is of one moment of the tree; its neighbours may be of a later one.
 
     One difference from the contract: an update of more than `update_nodes_max` nodes is written in parts, so that others may use
     the server in between, and can be found in parts; the tree covers its commit when all are written.
@@ -116,16 +117,22 @@ class RediSearchNodeIndex(ports.NodeIndex):
                 return IndexAnswer(seq=0, found=NONE, around=NONE)
             self._check(tree, standing, query.vector)
             searches = await self._searches(standing, query, terms)
-            read = await self._read(tree, standing, query, searches=searches)
+            if not searches:
+                return IndexAnswer(seq=standing.seq, found=NONE, around=NONE)
+            found = await self._read(tree, standing, query, searches=searches)
+            if found is None:
+                continue
+            statistics, rows = found.statistics, found.rows
+            chosen = best(rows, standing.generation, statistics, dense=bool(query.dense_k), lexical_k=query.lexical_k)
+            read = await self._read(tree, standing, query, nodes=chosen)
             if read is None:
                 continue
-            seq, rows = read
-            found = rows.best(dense=bool(query.dense_k), lexical_k=query.lexical_k)
-            around = rows.around(found, query.spread)
+            candidates = read.candidates(standing.generation, query.vector)
+            wanted = set(chosen)
             return IndexAnswer(
-                seq=seq,
-                found=Candidates.of([rows.candidate(row) for row in found]),
-                around=Candidates.of([rows.candidate(row) for row in around]),
+                seq=found.seq,
+                found=Candidates.of([each for each in candidates if each.node in wanted]),
+                around=Candidates.of([each for each in candidates if each.node not in wanted]),
             )
         raise StoreUnavailableError(f"the index of tree {tree!r} is made anew again and again; try again", retry_after=1.0)
 
@@ -135,10 +142,9 @@ class RediSearchNodeIndex(ports.NodeIndex):
             if standing is None:
                 return []
             self._check(tree, standing, query.vector)
-            read = await self._read(tree, standing, query, nodes=nodes)
+            read = await self._read(tree, standing, replace(query, spread=0), nodes=nodes)
             if read is not None:
-                rows = read[1]
-                return [rows.candidate(row) for row in range(len(rows.nodes))]
+                return read.candidates(standing.generation, query.vector)
         raise StoreUnavailableError(f"the index of tree {tree!r} is made anew again and again; try again", retry_after=1.0)
 
     async def speakers(self, tree: TreeId, *, limit: int) -> frozenset[str]:  # noqa: D102
@@ -244,8 +250,8 @@ class RediSearchNodeIndex(ports.NodeIndex):
         *,
         searches: Sequence[Sequence[Argument]] = (),
         nodes: Sequence[NodeId] = (),
-    ) -> tuple[int, Read] | None:
-        """What was found, and the commit that it is of; None when that has to be tried again."""
+    ) -> Reply | None:
+        """What was found, or the named nodes with their neighbours; None when that has to be tried again."""
         keys, generation = self._keys, standing.generation
         terms = self._terms(query.terms)
         answer = await self._link.script(
@@ -267,4 +273,4 @@ class RediSearchNodeIndex(ports.NodeIndex):
         _, seq, texts, length, counts, rows = answer
         known = {term.encode(): int(count or 0) for term, count in zip(terms, [*counts, *[None] * len(terms)], strict=False)}
         statistics = Statistics(texts=int(texts), length=int(length), counts=known, k1=self._k1, b=self._b)
-        return int(seq), Read.of(rows, generation, query.vector, statistics)
+        return Reply(int(seq), statistics, rows)
