@@ -36,7 +36,7 @@ async def once(stream: Any, runtime: Any) -> None:
 
 
 def main() -> int:
-    turns.consume = once  # type: ignore[attr-defined]
+    turns.consume = once  # type: ignore[attr-defined, assignment]
     settings = load(os.environ).settings
     configure_logging(LogSettings(level="info", format="json"))
     return asyncio.run(run_worker(Role.INGEST, settings))

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memory.adapters.embedded.index import file, lexical, node_index, tidying, tree, vectors
+from memory.adapters.embedded.index import appending, file, lexical, node_index, tidying, tree, vectors
 from memory.adapters.embedded.index.node_index import EmbeddedNodeIndex
 from memory.adapters.embedded.index.segment import Segment
 from memory.errors import StoreUnavailableError
@@ -121,7 +121,7 @@ async def test_an_update_that_is_overtaken_while_it_is_made_does_nothing(tmp_pat
     def words(text: str) -> list[str]:
         # Runs between the first look at where the tree stands and the transaction that moves it on.
         if overtaking:
-            assert other._file.append([file.Append(tree=TREE, after=0, seq=7, dimension=0, segment=lambda: None)]) == [True]
+            assert other._file.append([appending.Append(tree=TREE, after=0, seq=7, dimension=0, segment=lambda: None)]) == [True]
         return lexical.words(text)
 
     index = await EmbeddedNodeIndex.open(path, tokenize=words)
