@@ -45,7 +45,7 @@ def test_several_open_a_new_file_at_once(tmp_path: Path) -> None:
         path = tmp_path / f"{turn}.db"
         with ThreadPoolExecutor(4) as pool:
             opened = [pool.submit(file.SegmentFile, path, form="f", busy_wait=timedelta(seconds=30)) for _ in range(4)]
-            assert all(one.result().reach("t") == file.NOWHERE for one in opened)
+            assert all(one.result().reach("t") == appending.NOWHERE for one in opened)
 
 
 async def test_a_file_damaged_anywhere_covers_0_or_answers_right(tmp_path: Path) -> None:
