@@ -1,10 +1,10 @@
 """
 The `router` strategy (MemGAS, sections 2.3 and 2.4): weights by granularity, and a walk over the association graph.
 
-Beside the measure of entropies (`memory.retrieval.entropy`) two things differ from the paper as they find more (decision 0014).
+Beside the measure of entropies (`memory.retrieval.entropy`) three things differ from the paper as they find more (decision 0014).
 A walk starts at seeds in proportion to weight · exp(similarity / sharpness) instead of weight · similarity: the similarities of the
-best units lie within a few hundredths of one another, so that it would start anywhere among them. And there are more seeds, and the
-walk is shorter.
+best units lie within a few hundredths of one another, so that it would start anywhere among them. There are more seeds, and the
+walk is shorter. And a unit gains from what its session got as a whole: the paper retrieves sessions, here turns are found too.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ class RouterRecipe:
     """α: units where walks start."""
     damping: float = 0.3
     """Chance of going on along an edge instead of starting again."""
+    session_power: float = 0.5
+    """Power of what all units of a session got together that each of them is multiplied by: a turn gains where others of its
+    session, or its summary and keywords, fit too. 0 is the paper's; 0.5 to 1 are equally good (decision 0014)."""
 
 
 class GranularityRouter(Strategy):
@@ -81,6 +84,8 @@ class GranularityRouter(Strategy):
         start = np.zeros(len(starts))
         start[seeds] = starts[seeds]
         ranks = units.graph.rank(start, damping=recipe.damping)
+        together = np.bincount(units.sessions, weights=ranks)
+        ranks = ranks * together[units.sessions] ** recipe.session_power
         kinds = question.scope.kinds
         if kinds is not None:
             leaf = units.levels == LEVELS.index(TURN)
@@ -94,6 +99,7 @@ class GranularityRouter(Strategy):
                     "cosine": float(cosines[place]),
                     "granularity": float(weights[units.levels[place]]),
                     "seed": float(start[place]),
+                    "session": float(together[units.sessions[place]]),
                 }
                 if question.explain
                 else {},

@@ -42,6 +42,7 @@ class Units:
         self.ids: list[NodeId] = []
         self._places: dict[NodeId, int] = {}
         self._levels = np.zeros(0, np.int8)
+        self._sessions = np.zeros(0, np.int64)
         self._vectors = np.zeros((0, view.dimension), np.float32)
         self._routing: dict[NodeId, int] = {}
         """Of each branch, as it was read."""
@@ -56,6 +57,11 @@ class Units:
     def levels(self) -> NDArray[np.int8]:
         """(n,) index into `LEVELS`."""
         return self._levels[: len(self.ids)]
+
+    @property
+    def sessions(self) -> NDArray[np.int64]:
+        """(n,) place of the session unit that each is of."""
+        return self._sessions[: len(self.ids)]
 
     @property
     def vectors(self) -> NDArray[np.float32]:
@@ -94,6 +100,9 @@ class Units:
                 rows = np.fromiter(map(self._places.__getitem__, branch.ids), np.int64, len(branch))
                 self._vectors[rows] = branch.rows(0)
                 self._levels[rows] = min(branch.depth, len(LEVELS) - 1)
+        for node in fresh:
+            trail = [node, *(branch.id for branch in view.ancestors(node))]
+            self._sessions[self._places[node]] = self._places[trail[-2]]
         self.graph = self.graph.grown(len(self.ids), self._edges(view, fresh))
         self.seq = view.seq
         return True
@@ -102,10 +111,10 @@ class Units:
         self._places.update((node, place) for place, node in enumerate(fresh, len(self.ids)))
         self.ids.extend(fresh)
         if len(self.ids) > len(self._levels):
-            room = round(len(self.ids) * ROOM)
-            levels, vectors = np.zeros(room, np.int8), np.zeros((room, self._vectors.shape[1]), np.float32)
-            levels[: len(self._levels)], vectors[: len(self._vectors)] = self._levels, self._vectors
-            self._levels, self._vectors = levels, vectors
+            more = round(len(self.ids) * ROOM) - len(self._levels)
+            self._levels = np.pad(self._levels, (0, more))
+            self._sessions = np.pad(self._sessions, (0, more))
+            self._vectors = np.pad(self._vectors, ((0, more), (0, 0)))
 
     def _edges(self, view: View, fresh: list[NodeId]) -> NDArray[np.int64]:
         """

@@ -70,7 +70,7 @@ async def test_the_units_about_it_come_first() -> None:
 async def test_a_walk_leads_to_what_is_associated() -> None:
     """Started at one turn alone, it comes sooner to the turns that it has an edge with than to those that it has none with."""
     memory = Memory([[0, 5], [7, 8], [0, 6], [9, 10]])
-    router = GranularityRouter(memory, recipe=RouterRecipe(seeds=1, damping=0.5))
+    router = GranularityRouter(memory, recipe=RouterRecipe(seeds=1, damping=0.5, session_power=0.0))
     ranking = await ask(memory, 0, k=100, router=router)
     start, *others = [ranked.node for ranked in ranking.ranked if ranked.node in memory.turns]
     assert memory.turns[start] == 0
@@ -78,6 +78,19 @@ async def test_a_walk_leads_to_what_is_associated() -> None:
     assert True in joined
     assert False in joined
     assert joined.index(False) >= joined.count(True)
+
+
+async def test_a_turn_gains_where_its_session_fits() -> None:
+    """Five turns fit alike, four of them in one session."""
+    memory = Memory([[7, 8, 9, 6], [0, 5, 5, 5], [0, 0, 0, 0]])
+    places = {}
+    for power in (0.0, 0.5):
+        router = GranularityRouter(memory, recipe=RouterRecipe(session_power=power, damping=0.1))
+        ranking = await ask(memory, 0, k=100, router=router, kinds=frozenset({NodeKind.LEAF}))
+        order = [ranked.node for ranked in ranking.ranked]
+        places[power] = order.index(leaf_id(EventId("1.0"), 0))
+    assert places[0.0] == 3
+    assert places[0.5] == 4, "behind all of the other session, and before what does not fit"
 
 
 async def test_summaries_alone_can_be_asked_for() -> None:
@@ -90,7 +103,7 @@ async def test_summaries_alone_can_be_asked_for() -> None:
 async def test_an_explanation_gives_the_weights_of_the_granularities() -> None:
     ranking = await ask(Memory([[0, 1], [2, 3]]), 0)
     assert all(f"{level} 0." in ranking.trace[0] for level in LEVELS)
-    assert {"cosine", "granularity", "seed"} == set(ranking.ranked[0].parts)
+    assert {"cosine", "granularity", "seed", "session"} == set(ranking.ranked[0].parts)
 
 
 async def test_an_empty_tree_has_no_answer() -> None:
@@ -126,6 +139,7 @@ async def test_columns_that_followed_are_as_those_made_anew() -> None:
     assert sorted(units.ids) == sorted(anew.ids)
     assert (units.vectors == anew.vectors[order]).all()
     assert (units.levels == anew.levels[order]).all()
+    assert [units.ids[place] for place in units.sessions] == [anew.ids[place] for place in anew.sessions[order]]
     assert units.graph.edges == anew.graph.edges
     seeds = np.random.default_rng(1).random(len(order))
     turned = np.zeros(len(order))
