@@ -30,7 +30,7 @@ for _, node in ipairs(wanted.nodes) do take(ARGV[2] .. node, 0) end
 local found = #order
 local documents, spread = {}, tonumber(ARGV[5])
 local brief = #wanted.searches > 0
-local prefix = #ARGV[2] + 1
+local prefix, ranks = #ARGV[2] + 1, {}
 local each = 1
 while each <= #order do
   local key = order[each]
@@ -42,10 +42,13 @@ while each <= #order do
     local rank = -1
     if row[4] then
       local line = ARGV[3] .. row[4]
-      rank = redis.call('ZRANK', line, row[5])
+      rank = ranks[key] or redis.call('ZRANK', line, row[5])
       if spread > 0 and each <= found then
-        for _, place in ipairs(redis.call('ZRANGE', line, math.max(0, rank - spread), rank + spread)) do
-          take(ARGV[2] .. string.sub(place, 35), 0)
+        local first = math.max(0, rank - spread)
+        for number, place in ipairs(redis.call('ZRANGE', line, first, rank + spread)) do
+          local near = ARGV[2] .. string.sub(place, 35)
+          ranks[near] = first + number - 1
+          take(near, 0)
         end
       end
     end

@@ -9,12 +9,12 @@ from memory.errors import SettingError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
-    """Settings of the index in RediSearch; the defaults are measured (decision 0023)."""
+    """Settings of the index in RediSearch; the defaults are measured (decision 0022)."""
 
     own_from: int = 10_000
     """
     Nodes from which on a tree is moved to an index of its own, a graph (HNSW); below, it is compared with exactly, among others
-    (FLAT). What decides is decision 0023. 1 or more.
+    (FLAT). What decides is decision 0022. 1 or more.
     """
     ef_runtime: int = 400
     """How many nodes a search of a graph keeps in view, 10 to 4,096. More finds more of the nearest, and takes longer."""
