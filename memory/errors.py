@@ -126,10 +126,6 @@ class LabelError(TransientError):
     """What says where things belong could not be reached, refused for now, or said nothing usable."""
 
 
-class LabelError(TransientError):
-    """What says where things belong could not be reached, refused for now, or said nothing usable."""
-
-
 class NavigatorError(TransientError):
     """What chooses the moves of an agent's walk could not be reached or refused for now (402, 429, 5xx, time-out)."""
 
