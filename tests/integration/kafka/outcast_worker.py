@@ -34,17 +34,22 @@ def leave(client: Any) -> None:
 
 def main() -> int:
     async def opened(settings: Settings) -> Ingesting:
-        asyncio.get_running_loop().call_later(LEAVES_AFTER, out)
+        asyncio.get_running_loop().call_later(LEAVES_AFTER, out, 0)
         return await open_ingesting(settings)
 
-    def out() -> None:
+    def out(times: int) -> None:
         import gc  # noqa: PLC0415
 
         from aiokafka import AIOKafkaConsumer  # noqa: PLC0415
 
-        for client in gc.get_objects():
-            if isinstance(client, AIOKafkaConsumer) and client._group_id is not None:
+        found = [each for each in gc.get_objects() if isinstance(each, AIOKafkaConsumer) and each._group_id is not None]
+        if times and found:
+            for client in found:
                 leave(client)
+            return
+        # On a slow machine it has yet to get its partitions; once it has them, it is left in peace for a moment.
+        settled = bool(found) and all(client.assignment() for client in found)
+        asyncio.get_running_loop().call_later(LEAVES_AFTER, out, times + settled)
 
     settings = load(os.environ).settings
     configure_logging(LogSettings(level="info", format="json"))
