@@ -11,7 +11,7 @@ from memory.errors import SettingError
 class SearchSettings:
     """Settings of the index in RediSearch; the defaults are measured (decision 0022)."""
 
-    own_from: int = 10_000
+    own_from: int = 30_000
     """
     Nodes from which on a tree is moved to an index of its own, a graph (HNSW); below, it is compared with exactly, among others
     (FLAT). What decides is decision 0022. 1 or more.
