@@ -6,6 +6,7 @@ import { blank, button, counted, el, number, rate, shorten, svg, when } from "./
 const KEPT = 60;
 const SECONDS = 60;
 const BACK = 100;
+const HIDDEN_MS = 10_000; // a tab that nobody sees gives its connection back: browsers have six for one host
 
 export class Activity {
   /** `on.commits(list)` is told of new ones, `on.record(event id)` shows one, `on.state(live | connecting | off)`. */
@@ -16,12 +17,15 @@ export class Activity {
     this.figure = el("b", {}, "0/s");
     meter.append(el("span", { class: "meter-figure" }, this.figure, " items"), svg("svg", { viewBox: "0 0 120 28", class: "spark", role: "img", "aria-label": "Items a second, the last minute", preserveAspectRatio: "none" }, this.area, this.line));
     this.timer = setInterval(() => this.beat(), 1_000);
-    signal.addEventListener("abort", () => clearInterval(this.timer));
+    signal.addEventListener("abort", () => (clearInterval(this.timer), clearTimeout(this.leaving)));
+    document.addEventListener("visibilitychange", () => this.turned(), { signal });
     this.beat();
   }
 
+  /** Begin at a commit, with some of those before it. */
   async start(seq) {
     this.on.state("connecting");
+    this.kept = [];
     try {
       const before = await get(`trees/${part(this.tree)}/commits`, { after: Math.max(0, seq - BACK), limit: BACK }, { signal: this.signal });
       this.add(before.commits);
@@ -31,17 +35,36 @@ export class Activity {
       this.last = seq;
     }
     this.render();
+    this.connect();
+  }
+
+  connect() {
+    this.open?.abort();
+    this.open = new AbortController();
+    const signal = AbortSignal.any([this.signal, this.open.signal]);
     follow(`trees/${part(this.tree)}/commits/stream`, {
       after: this.last,
-      signal: this.signal,
+      signal,
       on: {
         open: () => this.on.state("live"),
         event: (name, commit) => name === "commit" && this.came(commit),
-        lost: (error) => {
-          this.on.state(error?.status && error.status < 500 ? "off" : "connecting");
-        },
+        lost: (error) => signal.aborted || this.on.state(error?.status && error.status < 500 ? "off" : "connecting"),
       },
     });
+  }
+
+  /** The tab was hidden, or is seen again. */
+  turned() {
+    clearTimeout(this.leaving);
+    if (document.hidden) {
+      this.leaving = setTimeout(() => {
+        this.open?.abort();
+        this.left = true;
+      }, HIDDEN_MS);
+    } else if (this.left) {
+      this.left = false;
+      this.on.back();
+    }
   }
 
   came(commit) {

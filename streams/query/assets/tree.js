@@ -47,7 +47,7 @@ export class TreeView {
       this.panes.activity,
       this.meter,
       this.name,
-      { commits: (commit, leaves) => this.came(commit, leaves), record: (id, at) => this.node.record(id, at), state: (state) => this.live(state) },
+      { commits: (commit, leaves) => this.came(commit, leaves), back: () => this.back(), record: (id, at) => this.node.record(id, at), state: (state) => this.live(state) },
       signal,
     );
     await Promise.all(drawing);
@@ -339,6 +339,12 @@ export class TreeView {
     this.stats.leaves += leaves;
     this.head();
     this.due ??= setTimeout(() => this.renew(), Math.max(REFRESH_MIN - (performance.now() - (this.renewed ?? 0)), (this.cost ?? 0) * REFRESH_SHARE, 300));
+  }
+
+  /** The tab is seen again after a while: what happened meanwhile is not gone through one by one. */
+  async back() {
+    await this.renew();
+    if (!this.stop.signal.aborted) await this.activity.start(this.stats.seq);
   }
 
   /** Read again what is shown. */
