@@ -125,11 +125,12 @@ class Stuck:
     def __init__(self) -> None:
         self.taken: list[bytes] = []
 
-    async def take(self, deliveries: list[Delivery]) -> None:
+    async def take(self, deliveries: list[Delivery], *, committed: Callable[[], None]) -> None:
         values = [each.value or b"" for each in deliveries]
         self.taken.extend(values)
         if HELD in values:
             await asyncio.Event().wait()
+        committed()
 
 
 async def test_ours_loses_nothing_when_a_batch_never_ends(installed: Settings) -> None:
