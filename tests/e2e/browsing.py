@@ -172,7 +172,9 @@ class Page:
             self.run(_axe())
         found = self.driver.execute_async_script(
             "const done = arguments[arguments.length - 1];"
-            "axe.run(document, {resultTypes: ['violations']}).then((all) => done(all.violations), (error) => done(String(error)))"
+            # What makes up the picture is hidden from readers: the picture has a role and a name of its own.
+            "axe.run({exclude: [['.rings > g']]}, {resultTypes: ['violations']})"
+            ".then((all) => done(all.violations), (error) => done(String(error)))"
         )
         assert isinstance(found, list), found
         return [
