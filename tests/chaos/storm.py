@@ -24,7 +24,7 @@ from streams.settings import Settings, load
 from streams.topics import topics
 from tests.fakes.openai_server import FakeOpenAIServer, Fault, Kind, SeenRequest
 from tests.integration.kafka.conftest import install, variables
-from tests.integration.kafka.workers import Worker, Workers, send, send_raw
+from tests.integration.kafka.workers import LIMIT, Worker, Workers, send, send_raw
 from tests.servers import kafka, redis
 
 TREES = 4
@@ -248,7 +248,7 @@ class Storm:
         """SIGTERM to all; their exit codes."""
         for slot in self._slots:
             slot.worker.signal(signal.SIGTERM)
-        return [slot.worker.ended(60) for slot in self._slots]
+        return [slot.worker.process.wait(LIMIT) for slot in self._slots]
 
     def _open(self, role: str, name: str, instance: str | None) -> Slot:
         return Slot(role, name, instance, self._start(role, instance))
