@@ -1,8 +1,8 @@
 """
 `python -m tests`: every test, in two runs side by side; what `make test` does.
 
-Tests on real brokers and processes mostly wait. One run does those, while the other does what computes; its output comes when both
-have ended. With arguments there is one run, with those.
+Tests on real brokers and processes mostly wait. One run does those, while the other does what computes, and the command line in
+processes of its own; the first one's output comes when both have ended. With arguments there is one run, with those.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ import subprocess
 import sys
 import tempfile
 
-WAITING = ("tests/integration/kafka", "tests/chaos", "tests/e2e")
+WAITING = (
+    "tests/integration/kafka",
+    "tests/chaos",
+    "tests/e2e/test_compose_commands.py",
+    "tests/e2e/test_page.py",
+    "tests/e2e/test_serve.py",
+    "tests/e2e/test_service_story.py",
+    "tests/e2e/test_up_local.py",
+)
 PYTEST = (sys.executable, "-m", "pytest")
 
 

@@ -90,8 +90,11 @@ async def test_workers_with_names_of_their_own_are_started_again_without_a_new_d
 
     stays, leaves = start("stays"), start("leaves")
     everything = set(range(installed.kafka.partitions))
+    # Both: one that is alone at first has all, which leaves the other exactly nothing.
     await until(
-        lambda: bool(held(stays, topic)) and held(leaves, topic) == everything - held(stays, topic) != everything, stays, leaves
+        lambda: bool(held(stays, topic)) and bool(held(leaves, topic)) and held(leaves, topic) == everything - held(stays, topic),
+        stays,
+        leaves,
     )
     await send(installed, turns(60, conversations=40))
     await until_events(installed, 60)
