@@ -19,8 +19,8 @@ from pathlib import Path
 
 from memory.adapters.embedded.index.node_index import EmbeddedNodeIndex
 from memory.adapters.redis import Link, RedisTreeStore
-from memory.model import TreeId
-from memory.ports.index import IndexUpdate
+from memory.model import NodeId, TreeId
+from memory.ports.index import IndexEntry, IndexUpdate
 from memory.service.indexing import Indexing
 from streams.redis_options import redis_settings
 from streams.setting_tables import ServeSettings
@@ -35,15 +35,32 @@ class Noting(EmbeddedNodeIndex):
 
     covered_at: dict[str, float]
 
+    async def update(  # noqa: D102  # what stood in a tree when it was first looked at
+        self,
+        tree: TreeId,
+        *,
+        after: int,
+        seq: int,
+        upserts: Sequence[IndexEntry],
+        removes: Sequence[NodeId] = (),
+        stamp: str = "",
+    ) -> bool:
+        done = await super().update(tree, after=after, seq=seq, upserts=upserts, removes=removes, stamp=stamp)
+        self._note(upserts)
+        return done
+
     async def update_all(self, updates: Sequence[IndexUpdate]) -> list[bool]:
         """Take them over."""
         done = await super().update_all(updates)
-        now = time.perf_counter()
         for update in updates:
-            for entry in update.upserts:
-                if entry.event_id is not None:
-                    self.covered_at.setdefault(entry.event_id, now)
+            self._note(update.upserts)
         return done
+
+    def _note(self, entries: Sequence[IndexEntry]) -> None:
+        now = time.perf_counter()
+        for entry in entries:
+            if entry.event_id is not None:
+                self.covered_at.setdefault(entry.event_id, now)
 
 
 async def follow(trees: Sequence[TreeId], file: Path, output: Path, marks: Sequence[int]) -> None:
