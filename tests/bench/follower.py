@@ -35,7 +35,7 @@ class Noting(EmbeddedNodeIndex):
 
     covered_at: dict[str, float]
 
-    async def update(  # noqa: D102  # what stood in a tree when it was first looked at
+    async def update(  # what stood in a tree when it was first looked at
         self,
         tree: TreeId,
         *,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from streams.app import _noting, _seeking_all, heartbeat_interval
+from streams.app import FETCH_WAIT_MAX, Role, _noting, _seeking_all, heartbeat_interval, make_app, make_runtime
+from streams.settings import Settings
 
 Partition = tuple[str, int]
 
@@ -55,3 +56,10 @@ def test_what_faust_is_given_is_noted_before_any_agent_sees_it() -> None:
 def test_a_long_session_does_not_make_a_rebalance_long() -> None:
     assert heartbeat_interval(3.0) < 1.0, "several in a session"
     assert heartbeat_interval(300.0) == 3.0
+
+
+async def test_a_silent_topic_does_not_keep_the_records_of_others_waiting() -> None:
+    app = make_app(Role.INGEST, make_runtime(Role.INGEST, Settings()))
+    client = app.consumer._thread._create_worker_consumer(app.transport)
+    # What aiokafka hands on to its fetcher when it starts; Faust's own is 1,500.
+    assert client._fetch_max_wait_ms == FETCH_WAIT_MAX < 100
