@@ -17,7 +17,7 @@ from streams.settings import Settings
 
 MAX_POLL_INTERVAL = 86_400.0  # seconds
 """After that long without taking anything the client leaves its group for good: far above any outage that is waited for."""
-FETCH_WAIT_MAX = 40  # milliseconds
+FETCH_WAIT_MAX = 25  # milliseconds
 """How long the broker may keep a request for records that has found none. The client asks each broker one thing at a time: while it
 waits for a topic that is silent, what it has read ahead of the others runs out, and nothing is asked for until the answer. Faust's
 1,500 ms made every record of a busy topic that late beside a silent one (decision 0023)."""
