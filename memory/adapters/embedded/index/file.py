@@ -177,12 +177,13 @@ class SegmentFile:
 
     def _rewrite(self, tree: str, numbers: Sequence[int], *, compact: bool) -> bool:
         """Replace segments by merged ones. Reading and merging are done outside the transaction that writes."""
-        wanted = f"id IN ({','.join('?' * len(numbers))})"
+        # An adoption gives segments another tree and leaves them their numbers: they are no longer this one's to replace then.
+        wanted, mine = f"tree = ? AND id IN ({','.join('?' * len(numbers))})", (tree, *numbers)
 
         def read(connection: sqlite3.Connection) -> list[tuple[int, bytes]]:
             return connection.execute(
                 f"SELECT last, data FROM segments WHERE {wanted} ORDER BY last, id",  # noqa: S608  # only question marks
-                numbers,
+                mine,
             ).fetchall()
 
         rows = self._guarded(read)
@@ -198,7 +199,7 @@ class SegmentFile:
 
         def write(connection: sqlite3.Connection) -> bool:
             with suppress(_OvertakenError), transaction(connection, write=True):
-                if connection.execute(f"DELETE FROM segments WHERE {wanted}", numbers).rowcount != len(numbers):  # noqa: S608
+                if connection.execute(f"DELETE FROM segments WHERE {wanted}", mine).rowcount != len(numbers):  # noqa: S608
                     raise _OvertakenError
                 connection.executemany(
                     "INSERT INTO segments (tree, last, size, data) VALUES (?, ?, ?, ?)",
@@ -316,7 +317,7 @@ class SegmentFile:
 
 
 class _OvertakenError(Exception):
-    """Segments to be merged are there no more: another process merged or dropped them."""
+    """Segments to be merged are the tree's no more: they were merged, dropped or adopted meanwhile."""
 
 
 @contextmanager

@@ -255,3 +255,31 @@ def test_a_merge_takes_no_more_segments_than_make_a_whole_one() -> None:
     assert tidying.due([half] * 8) == slice(0, 2)
     assert tidying.due([100] * 8) == slice(0, 8)
     assert tidying.due([100] * 7) is None
+
+
+@pytest.mark.parametrize("how", ["merge", "compacted"])
+async def test_what_a_tree_adopts_while_it_is_merged_stays_the_trees(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """An adoption leaves segments their numbers: the merge took the tree's rows and put them under the name that was gone."""
+    made = TreeId("t~new")
+    index = await EmbeddedNodeIndex.open(tmp_path / "index.db")
+    for seq in range(1, 4):
+        assert await index.update(made, after=seq - 1, seq=seq, upserts=[entry(10 * seq + row) for row in range(3)])
+    kept, original = index._file, getattr(file, how)
+
+    def adopting(parts: Sequence[Segment]) -> object:
+        assert kept.adopt(TREE, made)
+        return original(parts)
+
+    monkeypatch.setattr(file, how, adopting)
+    monkeypatch.setattr(file, "due", lambda sizes: slice(0, len(sizes)))
+    monkeypatch.setattr(file, "COMPACT_GROWTH", 0 if how == "compacted" else 1_000)
+    assert not kept.tidy(made)
+    await index.close()
+    again = await EmbeddedNodeIndex.open(tmp_path / "index.db")
+    assert len((await again.search(TREE, ALL)).found) == 9
+    assert await again.covered(made) == 0
+    await again.close()
+    with closing(sqlite3.connect(tmp_path / "index.db")) as connection:
+        assert connection.execute("SELECT DISTINCT tree FROM segments").fetchall() == [(TREE,)]
