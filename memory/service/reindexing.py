@@ -83,7 +83,8 @@ class Reindexing:
 
         Raises:
             TreeNotFoundError: there is no such tree.
-            StoreBusyError: another process is making it anew, or the tree grows faster than its index can be made.
+            StoreBusyError: another process is making it anew, the tree grows faster than its index can be made, or the store gives
+                less than it should have.
         """
         aside = _aside(tree)
         info = await self._store.tree(tree)
@@ -107,7 +108,12 @@ class Reindexing:
             progress(covered, total)
             # To lose the turn is to work beside another: the index takes each update once.
             await self._index.take_turn(aside, seconds=TURN)
-            covered = await self._anew.catch_up(tree, to=min(total, covered + COMMITS_PER_STEP))
+            before, covered = covered, await self._anew.catch_up(tree, to=min(total, covered + COMMITS_PER_STEP))
+            if covered <= before:
+                raise StoreBusyError(
+                    f"tree {tree!r}: the new index stays at commit {before:,} of {total:,}, the store gives no later one; retry",
+                    retry_after=TURN,
+                )
         progress(covered, total)
         return covered
 

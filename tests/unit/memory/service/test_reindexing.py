@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from memory.changes import LogEntry
 from memory.errors import StoreBusyError, TreeNotFoundError
 from memory.model import NodeId, TreeId
 from memory.ports.index import IndexQuery
@@ -130,6 +131,24 @@ async def test_what_is_written_meanwhile_is_in_the_new_one(filled: World) -> Non
     await reindexing.rebuild(TREE)
     await writes
     assert (await reindexing.verify(TREE)).level
+
+
+async def test_a_log_that_gives_no_more_is_not_waited_for_without_end(filled: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(100, 104):
+        await filled.put(*turns(range(number, number + 1)))
+    changes, rounds = filled.store.changes, 0
+
+    async def short(tree: TreeId, after: int, *, limit: int = 1000) -> list[LogEntry]:
+        return [each for each in await changes(tree, after, limit=limit) if each.seq <= 3]
+
+    def count(_done: int, _total: int) -> None:
+        nonlocal rounds
+        rounds += 1
+        assert rounds < 10, "it goes round and round"
+
+    monkeypatch.setattr(filled.store, "changes", short)
+    with pytest.raises(StoreBusyError, match="stays at commit 3 of"):
+        await Reindexing(store=filled.store, index=MemoryIndex()).rebuild(TREE, progress=count)
 
 
 async def test_two_do_not_make_one_index_at_once(filled: World) -> None:
