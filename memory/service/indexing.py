@@ -90,13 +90,16 @@ class Indexing:
                     covered = await self._brought(tree, covered, target)
                 finally:
                     await self._index.end_turn(tree)
-                if self._outgrown is not None and await self._index.outgrown(tree):
-                    self._outgrown(tree)
+                await self._look_at_size(tree)
             return covered
 
     def on_outgrown(self, call: Callable[[TreeId], None]) -> None:
         """Have `call` told of each tree that has become too large for how the index keeps it."""
         self._outgrown = call
+
+    async def _look_at_size(self, tree: TreeId) -> None:
+        if self._outgrown is not None and await self._index.outgrown(tree):
+            self._outgrown(tree)
 
     async def _waited(self, tree: TreeId, covered: int, target: int) -> int:
         """What the index covers once it is this process's turn to go on, or another has done it all."""
@@ -149,6 +152,7 @@ class Indexing:
         for update, done in zip(updates, await self._index.update_all(updates) if updates else (), strict=True):
             if done:
                 self._standings[update.tree] = (update.seq, update.stamp)
+                await self._look_at_size(update.tree)
             else:
                 self._standings.pop(update.tree, None)
         return bool(updates)

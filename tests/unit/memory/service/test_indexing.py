@@ -230,6 +230,26 @@ async def test_trees_that_are_followed_stay_level_at_two_calls_a_round(make_worl
     assert counted == ["news"] * 5, "one call of the store for all trees"
 
 
+async def test_one_that_is_followed_and_outgrows_its_index_is_told_of(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = MemoryIndex()
+
+    async def outgrown(tree: TreeId) -> bool:
+        return await index.size(tree) >= 10
+
+    monkeypatch.setattr(index, "outgrown", outgrown)
+    told: list[TreeId] = []
+    indexing = Indexing(store=world.store, index=index)
+    indexing.on_outgrown(told.append)
+    await world.put(turn(0))
+    await indexing.catch_up_all([TREE])
+    await world.put(turn(1))
+    assert await indexing.catch_up_all([TREE])
+    assert told == []
+    await world.put(*turns(range(2, 20)))
+    assert await indexing.catch_up_all([TREE])
+    assert told == [TREE]
+
+
 async def test_one_that_is_followed_goes_on_where_another_process_left_it(world: World) -> None:
     index = MemoryIndex()
     ours, other = (Indexing(store=world.store, index=index) for _ in range(2))
