@@ -76,3 +76,9 @@ class Following:
             # One of the trees cannot be followed. Who asks for it is told why; the others are followed again once they are asked.
             self._asked.clear()
             return False
+        except Exception as error:  # noqa: BLE001  # a defect, which would end this task for good without anybody hearing of it
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "looking for what is new failed; trees are followed again once they are asked", "exception": error}
+            )
+            self._asked.clear()
+            return False

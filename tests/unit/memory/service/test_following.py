@@ -114,3 +114,21 @@ async def test_a_store_that_is_away_is_looked_at_again_and_a_tree_that_cannot_be
     await asyncio.sleep(1)
     assert looked.rounds
     await following.stop()
+
+
+async def test_a_defect_is_reported_and_following_goes_on(
+    looked: Looked, following: Following, caplog: pytest.LogCaptureFixture
+) -> None:
+    following.asked(TREE)
+    following.start()
+    looked.error = ZeroDivisionError("a defect")
+    await asyncio.sleep(10)
+    [record] = caplog.records
+    assert record.exc_info is not None
+    assert record.exc_info[1] is looked.error
+    looked.error = None
+    looked.rounds.clear()
+    following.asked(TREE)
+    await asyncio.sleep(1)
+    assert looked.rounds
+    await following.stop()
