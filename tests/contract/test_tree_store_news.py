@@ -83,3 +83,21 @@ async def test_no_more_commits_are_looked_at_than_wanted(grown: TreeStore) -> No
         seen.append({node.id for node in news.nodes})
         after = news.seq
     assert seen == [{"a", "b", "s"}, {"c", "s"}, {"u"}, {"d"}]
+
+
+async def test_many_commits_are_told_of_without_a_gap(store: TreeStore) -> None:
+    """More than an adapter reads at once."""
+    await store.create_tree(tree_info())
+    names = [f"n{number}" for number in range(50)]
+    for number, name in enumerate(names, start=1):
+        await store.apply(dated(insert(name), number))
+    for limit in (15, 16, 17, 33, 256):
+        seen: list[NodeId] = []
+        after = 0
+        while after < len(names):
+            [news] = (await store.news({TREE: after}, limit=limit)).values()
+            assert news.seq == min(after + limit, len(names))
+            assert news.since == (AT + timedelta(seconds=after, microseconds=after) if after else None)
+            seen += [node.id for node in news.nodes]
+            after = news.seq
+        assert sorted(seen) == sorted(names)
