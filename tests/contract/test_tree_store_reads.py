@@ -273,6 +273,7 @@ async def test_stats_count_what_is_there(grown: TreeStore, model: PlainTree) -> 
     assert stats.events == 5
     assert stats.pending == sum(map(len, model.waiting.values()))
     assert stats.dirty == len(model.waiting)
+    assert stats.oldest in (None, min(one.oldest for one in await grown.dirty(TREE)))
     for depths, counted in ((stats.depths, nodes), (stats.leaf_depths, leaves)):
         every = [node.depth for node in counted]
         assert depths == {depth: every.count(depth) for depth in every}

@@ -342,8 +342,11 @@ def stats(connection: sqlite3.Connection, tree: TreeId) -> TreeStats:
     seq, counts = tally(connection, number)
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     page_size = connection.execute("PRAGMA page_size").fetchone()[0]
+    # The first of each depth: the index has them in that order, and of all that are dirty the oldest would take reading them all.
     oldest = connection.execute(
-        "SELECT min(oldest) FROM node INDEXED BY node_dirty WHERE tree = ? AND oldest IS NOT NULL", (number,)
+        "SELECT min((SELECT oldest FROM node INDEXED BY node_dirty WHERE tree = ?1 AND depth = level.value AND oldest IS NOT NULL"
+        " ORDER BY oldest LIMIT 1)) FROM json_each(?2) AS level",
+        (number, json.dumps(list(counts.summary_depths))),
     ).fetchone()[0]
     mine, everyone = connection.execute(
         "SELECT sum(numbers) FILTER (WHERE number = ?), sum(numbers) FROM tree", (number,)
