@@ -22,6 +22,8 @@ from memory.structures.weights import Opinion, heard
 
 BATCH_MAX = 64
 """Feedback that is committed together."""
+LEAVES_MAX = 2_000
+"""Leaves that a commit weighs; more only where one piece of feedback is about more."""
 ATTEMPTS_MAX = 50
 
 
@@ -78,8 +80,11 @@ class Weighing:
 
     async def _batch(self, tree: TreeId, batch: Sequence[Feedback]) -> list[EventResult]:
         """Feedback with distinct ids."""
-        before = await self._store.receipts(tree, [EventId(each.id) for each in batch])
+        before = await self._store.receipts(tree, list({EventId(name) for each in batch for name in (each.id, each.event)}))
         fresh = [each for each in batch if each.id not in before]
+        if len(batch) > 1 and len({leaf for each in fresh for leaf in _named(each, before)}) > LEAVES_MAX:
+            half = len(batch) // 2
+            return [*await self._batch(tree, batch[:half]), *await self._batch(tree, batch[half:])]
         missing: dict[str, str] = {}
         accepted: dict[str, int] = {}
         for attempt in range(ATTEMPTS_MAX):

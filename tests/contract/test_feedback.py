@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from memory.changes import Annotate
 from memory.errors import NoWeightsError, TreeNotFoundError
 from memory.model import Attributes, EventId, NodeId, TreeId
 from memory.ports.store import TreeStore
@@ -84,6 +85,23 @@ async def test_a_document_is_weighed_whole_or_by_chunk(world: World) -> None:
     counts = [each[APPROVALS] for each in await attributes(world, "d")]
     assert len(counts) > 2
     assert counts == [1.0, 2.0, *[1.0] * (len(counts) - 2)]
+
+
+async def test_a_commit_weighs_a_bounded_number_of_leaves(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory.service.weighing.LEAVES_MAX", 3)
+    await world.put(*(turn(number, at=START) for number in range(8)))
+    seq = (await world.store.tree(TREE)).seq
+    given = [said(number, number) for number in range(8)]
+    results = await world.weighing.take(TREE, given)
+    assert [(each.id, each.status) for each in results] == [(each.id, EventStatus.ACCEPTED) for each in given]
+    weighed = [
+        sum(isinstance(step, Annotate) for step in commit.steps) for commit in await world.store.changes(TREE, seq, limit=100)
+    ]
+    assert weighed == [2, 2, 2, 2]
+    again = await world.weighing.take(TREE, given)
+    assert [each.seq for each in again] == [each.seq for each in results]
+    same = await world.weighing.take(TREE, [said(10 + number, 0) for number in range(8)])
+    assert len({each.seq for each in same}) == 1, "of one leaf there is no more than one, however much is said of it"
 
 
 async def test_what_is_not_there_can_be_weighed_once_it_is(world: World) -> None:
