@@ -37,14 +37,14 @@ class Indexes:
         self._link = link
         self._keys = keys
         self._settings = settings
-        self._made: set[str] = set()
         self._sizes: dict[str, tuple[float, int]] = {}
 
     async def make(self, standing: Standing) -> None:
         """Make the index that a tree's nodes belong in, unless it is there. One that was lost is filled before it is searched."""
         name, prefix = standing.index(self._keys)
-        if not standing.dimension or name in self._made:
+        if not standing.dimension:
             return
+        # Asked each time, which is once a tree: whoever flushes the server takes away what was made.
         if name.encode() not in await self._link.command("FT._LIST"):
             first = bool(await self._link.command("SET", self._keys.made(name), "1", "NX"))
             wanted = schema(name=name, prefix=prefix, place=standing.place, dimension=standing.dimension, settings=self._settings)
@@ -58,7 +58,6 @@ class Indexes:
                     raise
             if not first:
                 await self.filled(name)
-        self._made.add(name)
 
     async def filled(self, name: str) -> None:
         """
@@ -98,7 +97,8 @@ class Indexes:
         """
         if not _gone(said):
             raise StoreDamagedError(f"RediSearch refused the search: {said[:400]}")
-        self._made.discard(standing.index(self._keys)[0])
+        # The tree has documents, whatever the server knows of the index: it is made from them.
+        await self._link.command("SET", self._keys.made(standing.index(self._keys)[0]), "1")
         await self.make(standing)
 
     async def _facts(self, name: str) -> dict[bytes, Any]:
@@ -123,7 +123,6 @@ class Indexes:
                 except BanyanError as error:
                     if not _gone(str(error)):
                         raise
-                self._made.discard(name)
                 await self._link.command("DEL", self._keys.made(name))
             await self._remove(self._keys.documents(number, where, int(dimension)))
             await self._remove(f"{self._keys.parts}{number}:")
@@ -135,7 +134,6 @@ class Indexes:
         for name in await self._link.command("FT._LIST"):
             if name.startswith(mine):
                 await self._link.command("FT.DROPINDEX", name)
-        self._made.clear()
         await self._remove(self._keys.base)
 
     async def _remove(self, prefix: str) -> None:
