@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
 
 import structlog
 
@@ -24,7 +25,8 @@ async def open_index(settings: Settings) -> NodeIndex | None:
     The index that the settings name, for trees in Redis; None for a replica in this process.
 
     Raises:
-        SettingError: RediSearch is asked for, and the server does not have it, or too old a one.
+        SettingError: RediSearch is asked for, and the server does not have it, or too old a one, or the address names another
+            database than 0.
         StoreUnavailableError: the server cannot be reached.
     """
     if settings.index == "replica":
@@ -70,6 +72,8 @@ async def _missing(settings: Settings, link: Link) -> str | None:
 
     if link.settings.cluster:
         return "a cluster cannot be searched in one step"
+    if _database(link.settings.url) != 0:
+        return "RediSearch indexes database 0 only"
     try:
         module = await search_module(link)
     except SettingError as error:
@@ -84,6 +88,15 @@ async def _missing(settings: Settings, link: Link) -> str | None:
         return lacking[0]
     _log.info("index", kind="redisearch", module=str(module), workers=module.workers or 0, lacking=lacking)
     return None
+
+
+def _database(url: str) -> int:
+    """The number of the database that an address names, as the link understands it."""
+    from redis.asyncio.connection import parse_url  # noqa: PLC0415  # an optional extra
+
+    if urlsplit(url).scheme == "redis+sentinel":
+        return int(parse_qs(urlsplit(url).query).get("db", ["0"])[-1])
+    return int(parse_url(url).get("db", 0))
 
 
 def _redisearch(settings: Settings, link: Link) -> NodeIndex:
