@@ -11,6 +11,7 @@ from base64 import b64decode, b64encode
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import msgspec
 
@@ -170,6 +171,10 @@ class DeadLetters:
     """By the topic of the message, since the process started."""
     _unsent: list[Message] = field(default_factory=list)
     _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def unwatched(self) -> Self:
+        """Another that sends to the same topic and counts here, of whose letters any number is borne."""
+        return type(self)(self.producer, self.topic, self.clock, told=self.told, counts=self.counts)
 
     def put(self, delivery: Delivery, error: Exception, *, attempts: int = 1, also: Sequence[Delivery] = ()) -> Envelope:
         """Collect one; it keeps its key, so that the letters about one conversation keep their order."""

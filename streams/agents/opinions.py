@@ -37,14 +37,15 @@ class Opinions:
 
     Args:
         weighing: the use case.
-        dead: what is sent before a batch is done.
+        dead: where letters go before a batch is done; not judged by their share.
         retry: waits for what is away.
         log: gets one line a batch.
     """
 
     def __init__(self, *, weighing: Weighing, dead: DeadLetters, retry: Retry, log: structlog.stdlib.BoundLogger) -> None:
         self._weighing = weighing
-        self._dead = dead
+        # Feedback on what is not in yet, or has been forgotten, says nothing about the settings: a worker must not end for it.
+        self._dead = dead.unwatched()
         self._retry = retry
         self._log = log
         self.events: Counter[str] = Counter()
@@ -55,7 +56,7 @@ class Opinions:
         Weigh what the messages are about, those of one tree in the given order.
 
         Raises:
-            TooManyDeadLettersError, StoreDamagedError, StoreVersionError: the process is to end; nothing may be acknowledged.
+            StoreDamagedError, StoreVersionError: the process is to end; nothing may be acknowledged.
         """
         topic = deliveries[0].topic if deliveries else ""
         groups: dict[TreeId, list[_Taken]] = {}
@@ -72,7 +73,6 @@ class Opinions:
             for tree, group in groups.items():
                 statuses.update(each.status.value for each in await self._weigh(tree, group))
         committed()
-        self._dead.passed(statuses.total() - statuses[EventStatus.REJECTED.value])
         dead = await self._retry("sending dead letters", self._dead.flush)
         self.events.update(statuses)
         self._log.info("batch", topic=topic, records=len(deliveries), trees=len(groups), **statuses, dead_letters=dead)

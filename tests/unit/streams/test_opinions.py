@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import structlog
 
-from memory.errors import StoreUnavailableError
+from memory.errors import RecordError, StoreUnavailableError
 from memory.model import EventId
 from memory.service.weighing import Weighing
 from memory.structures.weights import APPROVALS
 from streams.agents.opinions import Opinions
-from streams.dead_letters import DeadLetters, decode_envelope
+from streams.dead_letters import DeadLetters, DeadLetterShare, decode_envelope
 from streams.deliveries import Delivery
 from streams.retrying import Retry
 from tests.fakes.producer import FakeProducer
@@ -34,10 +34,10 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 class Parts:
     """The handler over a real store."""
 
-    def __init__(self, world: World, weighing: Weighing | None = None) -> None:
+    def __init__(self, world: World, weighing: Weighing | None = None, share: DeadLetterShare | None = None) -> None:
         self.producer = FakeProducer()
-        dead = DeadLetters(self.producer, "dead", world.clock)
-        self.opinions = Opinions(weighing=weighing or world.weighing, dead=dead, retry=Retry(world.clock, LOG), log=LOG)
+        self.dead = DeadLetters(self.producer, "dead", world.clock, share)
+        self.opinions = Opinions(weighing=weighing or world.weighing, dead=self.dead, retry=Retry(world.clock, LOG), log=LOG)
 
     def letters(self) -> list[tuple[int, str, str]]:
         read = [decode_envelope(message.value or b"") for message in self.producer.of("dead")]
@@ -108,3 +108,12 @@ async def test_a_store_that_is_away_is_waited_for(world: World) -> None:
     await parts.opinions.take([message(0)])
     assert await approvals(world) == 1.0
     assert parts.letters() == []
+
+
+async def test_feedback_on_what_is_not_in_ends_no_worker_and_says_nothing_about_its_records(world: World) -> None:
+    parts = Parts(world, share=DeadLetterShare(0.5, 20))
+    await parts.opinions.take([message(number, event=f"later-{number}") for number in range(40)])
+    assert len(parts.letters()) == 40
+    assert parts.dead.counts == {"feedback": 40}
+    parts.dead.put(message(41), RecordError("text", "is empty"))
+    assert await parts.dead.flush() == 1, "one bad record of one: too few to judge"
