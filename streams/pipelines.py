@@ -16,6 +16,7 @@ from memory.adapters.openai.summarizer import OpenAISummarizer
 from memory.adapters.openai.throttle import ThrottleCounts
 from memory.errors import TransientError, TreeNotFoundError
 from memory.model import NodeId, TreeId
+from memory.ports.claims import NodeClaims
 from memory.ports.embedder import Embedder
 from memory.ports.jobs import SummaryJob
 from memory.ports.store import TreeStore
@@ -41,6 +42,8 @@ from streams.topics import topics
 from streams.workers.jobs import TakenJobs
 from streams.workers.waiting import Waiting
 
+GIVEN_UP_MAX = 10_000
+"""Nodes of a tree that were given up and are known; as many as the ledger keeps."""
 _PROBED = TreeId("banyan:probe")
 """No tree: whether the store answers is all that is asked."""
 _log = structlog.stdlib.get_logger("streams.worker")
@@ -237,7 +240,10 @@ async def open_summarizing(
             before=before,
             clock=clock,
             log=_log,
-            dirty=lambda tree, limit: retry("reading what waits", lambda: _dirty(backend.store, tree, limit)),
+            dirty=lambda tree, limit: retry(
+                "reading what waits",
+                lambda: dirty_nodes(backend.store, backend.claims, tree, limit, settings.memory.summaries.attempts_max),
+            ),
             renew=lambda tree, node: retry(
                 "sending summary jobs", lambda: producer.send([whole_tree(names.summaries.name, tree, node)])
             ),
@@ -272,9 +278,23 @@ async def open_summarizing(
         return Summarizing(jobs, dead, retry, pool, summarize, backend.store, waiting, parts.pop_all(), throttle)
 
 
-async def _dirty(store: TreeStore, tree: TreeId, limit: int) -> Sequence[NodeId]:
+async def dirty_nodes(store: TreeStore, claims: NodeClaims, tree: TreeId, limit: int, attempts_max: int) -> Sequence[NodeId]:
+    """
+    The first dirty nodes of a tree that are worth working on; fewer than `limit` when these are all.
+
+    Those that were given up are left out: they stay dirty, and would be read, paid for and given up again without end.
+
+    Args:
+        store: where the tree is; without it there are none.
+        claims: knows what failed.
+        tree: which.
+        limit: nodes wanted, 1 or more.
+        attempts_max: failures after which a node is given up.
+    """
+    gone = {each.node for each in await claims.failures(tree, limit=GIVEN_UP_MAX) if each.failures >= attempts_max}
     with suppress(TreeNotFoundError):
-        return [dirty.node for dirty in await store.dirty(tree, limit=limit)]
+        found = [dirty.node for dirty in await store.dirty(tree, limit=limit + len(gone))]
+        return [node for node in found if node not in gone][:limit]
     return ()
 
 
