@@ -56,7 +56,8 @@ class Producer:
         self._address = broker.address
         self._producer: AIOKafkaProducer | None = None
         self._broken = False
-        """The broker does not know this producer's sequence any more: only a new one can go on."""
+        """The broker does not know this producer's sequence any more, or what sends has died: only a new one can go on."""
+        self._renewing = asyncio.Lock()
 
     async def start(self) -> Self:
         """
@@ -97,15 +98,14 @@ class Producer:
             BrokerUnavailableError, BrokerRefusedError: of one that it has not. Which ones it has is not known then: all are to be
                 sent again.
         """
-        if self._broken:
-            await self.stop()
-            await self.start()
-        assert self._producer is not None, "start() comes first"
+        await self._renew()
+        producer = self._producer
+        assert producer is not None, "start() comes first"
         futures: list[asyncio.Future[object]] = []
-        with self._told(), translated(self._address):
+        with self._told(producer), translated(self._address):
             try:
                 # Waits while the producer's buffer is full.
-                async for future in _handed(self._producer, list(messages)):
+                async for future in _handed(producer, list(messages)):
                     futures.append(future)  # noqa: PERF401  # those before one that fails are to be awaited too
             finally:
                 # All are waited for, whatever becomes of one: a future that is dropped hides a failure.
@@ -120,13 +120,31 @@ class Producer:
         if producer is not None:
             await producer.stop()
 
+    async def _renew(self) -> None:
+        """Put a new producer in the place of one that is broken; of several senders one does, and the others wait for it."""
+        self._broken = self._broken or _ended(self._producer)
+        if not self._broken:
+            return
+        async with self._renewing:
+            if self._broken:
+                await self.stop()
+                await self.start()
+
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _told(self, producer: AIOKafkaProducer) -> Iterator[None]:
         try:
             yield
         except BanyanError as error:
-            self._broken = self._broken or type(error.__cause__).__name__ in _SEQUENCE_LOST
+            # What is told of one that was replaced meanwhile says nothing about its successor.
+            if producer is self._producer and type(error.__cause__).__name__ in _SEQUENCE_LOST:
+                self._broken = True
             raise
+
+
+def _ended(producer: AIOKafkaProducer | None) -> bool:
+    """Whether the task that sends has come to an end: what is handed over would wait for ever."""
+    task = None if producer is None else producer._sender.sender_task  # noqa: SLF001  # no other way to see it
+    return task is not None and task.done()
 
 
 async def _handed(producer: AIOKafkaProducer, messages: Sequence[Message]) -> AsyncIterator[asyncio.Future[object]]:
