@@ -18,7 +18,9 @@ from streams.producing import Message, Producer
 from streams.schema_versions import SCHEMA_HEADER, schema_of
 from streams.topics import job_key
 
-SCHEMA = schema_of("summary-job")
+SCHEMA = schema_of("summary-job", 1)
+WHOLE_SCHEMA = schema_of("summary-job", 2)
+"""Of what stands for a whole tree. A reader of version 1 would take it for a job of the one node, and lose the others."""
 _ONLY_PUTS = "jobs on the topic are taken by `banyan worker summaries`"
 
 
@@ -54,7 +56,7 @@ def whole_tree(topic: str, tree: TreeId, node: NodeId) -> Message:
         node: one of them. No node has its key, so that no job takes its place when the topic is compacted.
     """
     value = msgspec.json.encode(JobMessage(tree=tree, node=node, whole=True))
-    return Message(topic=topic, value=value, key=job_key(tree, NodeId("")), headers=[(SCHEMA_HEADER, SCHEMA)])
+    return Message(topic=topic, value=value, key=job_key(tree, NodeId("")), headers=[(SCHEMA_HEADER, WHOLE_SCHEMA)])
 
 
 def decode_job(data: bytes | None) -> SummaryJob:

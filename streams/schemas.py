@@ -22,7 +22,7 @@ from streams.commit_topic import CommitMessage
 from streams.dead_letter_topic import Replayed
 from streams.dead_letters import REPLAYED_HEADER, Envelope
 from streams.job_topic import JobMessage
-from streams.schema_versions import SCHEMA_HEADER, schema_of
+from streams.schema_versions import SCHEMA_HEADER, schema_of, schemas_of
 from streams.setting_tables import KafkaSettings
 from streams.topics import Topic, Topics, topics
 
@@ -97,7 +97,13 @@ FORMS = (
         {"tree": "user-42", "id": "f-7", "event": "t-981", "verdict": "approval", "at": "2026-05-08T14:02:00Z"},
         {"type": {"const": "feedback", "description": "May be left out."}, "at": _TIME},
     ),
-    Form("summary-job", JobMessage, "A node whose summary is to be brought up to date", {"tree": "user-42", "node": "n1"}, {}),
+    Form(
+        "summary-job",
+        JobMessage,
+        "A node whose summary is to be brought up to date",
+        {"tree": "user-42", "node": "n1"},
+        {"whole": {"description": "That it stands for all nodes of the tree that are dirty; said by messages of version 2 alone."}},
+    ),
     Form(
         "commit",
         CommitMessage,
@@ -258,7 +264,9 @@ def _operations(channels: Mapping[str, tuple[Topic, Sequence[str]]]) -> dict[str
 
 
 def _message(form: Form) -> dict[str, Any]:
-    headers: dict[str, Any] = {SCHEMA_HEADER: {"type": "string", "const": schema_of(form.name).decode()}}
+    schemas = [schema.decode() for schema in schemas_of(form.name)]
+    said = {"enum": schemas} if len(schemas) > 1 else {"const": schemas[0]}
+    headers: dict[str, Any] = {SCHEMA_HEADER: {"type": "string", **said}}
     if form.name in ("turn", "document", "feedback", "summary-job"):
         headers[REPLAYED_HEADER] = {
             "type": "string",
@@ -271,7 +279,7 @@ def _message(form: Form) -> dict[str, Any]:
         "contentType": "application/json",
         "headers": {"type": "object", "properties": headers},
         "payload": {"$ref": f"#/components/schemas/{form.name}"},
-        "examples": [{"headers": {SCHEMA_HEADER: schema_of(form.name).decode()}, "payload": dict(form.example)}],
+        "examples": [{"headers": {SCHEMA_HEADER: schemas[0]}, "payload": dict(form.example)}],
         "bindings": {"kafka": {"key": {"type": "string"}, "bindingVersion": "0.5.0"}},
     }
 

@@ -23,7 +23,7 @@ from streams.dead_letters import envelope
 from streams.deliveries import Delivery
 from streams.events import decode, encode
 from streams.job_topic import JobMessage, decode_job, decode_message, job_delivery, whole_tree
-from streams.schema_versions import VERSIONS, check_schema, schema_of
+from streams.schema_versions import SCHEMA_HEADER, VERSIONS, check_schema, schemas_of
 from streams.schemas import FORMS, SCHEMA_FOLDER, UNUSED, Form, asyncapi, files, record_schema, write
 from streams.setting_tables import KafkaSettings
 from streams.topics import topics
@@ -137,6 +137,16 @@ def test_a_job_that_fits_is_decoded_and_one_that_does_not_is_refused() -> None:
     assert set(JobMessage.__struct_fields__) == set(record_schema(BY_NAME["summary-job"])["properties"])
 
 
+def test_only_what_stands_for_a_whole_tree_says_what_older_workers_refuse() -> None:
+    job = SummaryJob(tree=TreeId("t"), node=NodeId("n"))
+    assert dict(job_delivery("s", job).headers) == {SCHEMA_HEADER: b"summary-job/1"}
+    assert dict(whole_tree("s", job.tree, job.node).headers) == {SCHEMA_HEADER: b"summary-job/2"}
+    for schema in (b"summary-job/1", b"summary-job/2"):
+        check_schema(((SCHEMA_HEADER, schema),), "summary-job")
+    with pytest.raises(RecordError, match="reads summary-job/1 and summary-job/2"):
+        check_schema(((SCHEMA_HEADER, b"summary-job/3"),), "summary-job")
+
+
 def test_every_topic_is_in_the_document_or_said_to_be_unused() -> None:
     addresses = {channel["address"] for channel in asyncapi()["channels"].values()}
     names = topics(KafkaSettings())
@@ -170,5 +180,8 @@ def test_every_reference_leads_somewhere() -> None:
 def test_what_the_document_says_of_headers_is_what_is_read() -> None:
     for name, message in asyncapi()["components"]["messages"].items():
         ((header, value),) = message["examples"][0]["headers"].items()
-        assert value.encode() == schema_of(name)
-        check_schema(((header, value.encode()),), name)
+        assert value.encode() == schemas_of(name)[0]
+        said = message["headers"]["properties"][header]
+        assert [each.encode() for each in said.get("enum", [said.get("const")])] == schemas_of(name)
+        for schema in schemas_of(name):
+            check_schema(((header, schema),), name)
