@@ -101,6 +101,8 @@ class RediSearchNodeIndex(ports.NodeIndex):
             return False
         if standing is None or not standing.dimension:
             standing = await self._begin(tree, self._place(len(upserts)), len(upserts[0].vector) if upserts else 0)
+            if standing.seq != after:
+                return False  # another process began it, and has written
         for entry in upserts:
             if len(entry.vector) != standing.dimension:
                 raise TreeMismatchError(
