@@ -21,6 +21,8 @@ PAGE = 500
 """Keys that are removed at once."""
 GONE = ("no such index", "unknown index", "search_index_not_found")
 """What the module says of an index that is not there, in lower case."""
+TOO_LONG = "timeout"
+"""What it says, likewise, of a search that took longer than it may."""
 
 
 class Indexes:
@@ -92,10 +94,12 @@ class Indexes:
             standing: of the tree that was searched.
 
         Raises:
-            StoreUnavailableError: it is being filled.
+            StoreUnavailableError: it is being filled, or the search took too long.
             StoreDamagedError: the search was refused for another reason.
         """
         if not _gone(said):
+            if TOO_LONG in said.lower():
+                raise StoreUnavailableError("the search took too long; try again", retry_after=1.0)
             raise StoreDamagedError(f"RediSearch refused the search: {said[:400]}")
         # The tree has documents, whatever the server knows of the index: it is made from them.
         await self._link.command("SET", self._keys.made(standing.index(self._keys)[0]), "1")

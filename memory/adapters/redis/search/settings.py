@@ -24,8 +24,11 @@ class SearchSettings:
     """Edges of a node in a graph (HNSW's M), 2 to 512; on the lowest level twice as many."""
     update_nodes_max: int = 512
     """Nodes that are written at once, while the server does nothing else, 1 to 100,000."""
-    timeout_ms: int = 4_000
-    """How long the server may search, 1 to 60,000 ms."""
+    timeout_ms: int = 2_000
+    """
+    How long the server may search, 1 to 60,000 ms. A question is two searches in one call: less than half of what the client waits
+    for an answer, or it gives up while the server goes on.
+    """
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
