@@ -104,4 +104,6 @@ def _redisearch(settings: Settings, link: Link) -> NodeIndex:
     from memory.retrieval.text import terms  # noqa: PLC0415
 
     retrieval = settings.memory.retrieval
-    return RediSearchNodeIndex(link, tokenize=terms, k1=retrieval.bm25_k1, b=retrieval.bm25_b, owns_link=True)
+    index = RediSearchNodeIndex(link, tokenize=terms, k1=retrieval.bm25_k1, b=retrieval.bm25_b, owns_link=True)
+    index.tidy()
+    return index

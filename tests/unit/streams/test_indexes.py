@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from memory.adapters.redis import Link, RedisSettings
 from memory.adapters.redis.search import RediSearchNodeIndex
+from memory.adapters.redis.search.keys import SHARED, SearchKeys
 from memory.errors import SettingError
 from streams.indexes import open_index
 from streams.settings import Settings, load
@@ -60,3 +62,19 @@ async def test_an_index_of_its_own_is_what_counts() -> None:
     assert isinstance(index, RediSearchNodeIndex)
     await index.close()
     assert await open_index(given("redis://host", BANYAN_INDEX_URL="redis://other/2")) is None
+
+
+async def test_what_others_have_left_is_cleared_away_where_an_index_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, leftovers = FakeSearchServer(), SearchKeys("banyan").leftovers
+    server.hashes[leftovers]["7"] = f"{SHARED} 4"
+
+    async def connect(_: RedisSettings) -> FakeSearchServer:
+        return server
+
+    monkeypatch.setattr(Link, "open", connect)
+    index = await open_index(given("redis://host"))
+    assert index is not None
+    async with asyncio.timeout(60):
+        while server.hashes[leftovers]:  # noqa: ASYNC110  # a task's doing
+            await asyncio.sleep(0)
+    await index.close()

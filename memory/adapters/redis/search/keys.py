@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from memory.adapters.redis.keys import FORMAT
 from memory.model import TreeId
 
+ASIDE = "~new"
+"""Added to a tree's name while its index is made anew beside it, by `memory.service.reindexing`."""
 SHARED, OWN = "shared", "own"
 """Where a tree's nodes are: in the index of all small trees of that dimension, or in one of its own."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from memory.adapters.redis.link import Link
@@ -12,13 +14,13 @@ from memory.adapters.redis.pipe import Argument
 from memory.adapters.redis.search.answering import Reply, Statistics, best
 from memory.adapters.redis.search.documents import term_code
 from memory.adapters.redis.search.indexes import Indexes
-from memory.adapters.redis.search.keys import OWN, SHARED, SearchKeys
+from memory.adapters.redis.search.keys import ASIDE, OWN, SHARED, SearchKeys
 from memory.adapters.redis.search.packing import packed
 from memory.adapters.redis.search.querying import nearest, overfetched, weighed, wordiest
 from memory.adapters.redis.search.settings import SearchSettings
 from memory.adapters.redis.search.standing import Standing
 from memory.adapters.redis.search.writing import Writer
-from memory.errors import StoreUnavailableError, TreeMismatchError
+from memory.errors import BanyanError, StoreUnavailableError, TreeMismatchError
 from memory.model import NodeId, TreeId, Vector
 from memory.ports import index as ports
 from memory.ports.index import Candidates, IndexAnswer, IndexEntry, IndexQuery
@@ -68,6 +70,7 @@ class RediSearchNodeIndex(ports.NodeIndex):
         self._token = secrets.token_hex(8)
         self._keys = SearchKeys(link.settings.prefix)
         self._indexes = Indexes(link, self._keys, self._settings)
+        self._tidying: asyncio.Task[None] | None = None
         self._writer = Writer(link, self._keys, tokenize=tokenize, nodes_max=self._settings.update_nodes_max)
 
     async def covered(self, tree: TreeId) -> int:  # noqa: D102
@@ -182,14 +185,28 @@ class RediSearchNodeIndex(ports.NodeIndex):
             await self._link.command("DEL", key)
 
     async def drop(self, tree: TreeId) -> None:  # noqa: D102
-        await self._link.script("search_swap", [self._keys.standing(tree), "", self._keys.leftovers], "")
+        # With what a process that died was making anew: nobody would ask for it again.
+        for each in (tree, TreeId(tree + ASIDE)):
+            await self._link.script("search_swap", [self._keys.standing(each), "", self._keys.leftovers], "")
         await self._indexes.clear()
+
+    def tidy(self) -> None:
+        """Begin to clear away, beside everything else, what processes that died have left; needs a running loop."""
+        if self._tidying is None:
+            self._tidying = asyncio.create_task(self._tidy(), name="banyan-index-tidy")
+
+    async def _tidy(self) -> None:
+        with suppress(BanyanError):  # it is tried again where the next index is opened
+            await self._indexes.clear()
 
     async def wipe(self) -> None:
         """Remove the whole index, of all trees, and every key of it."""
         await self._indexes.wipe()
 
     async def close(self) -> None:  # noqa: D102
+        if self._tidying is not None:
+            self._tidying.cancel()
+            await asyncio.gather(self._tidying, return_exceptions=True)
         if self._owns_link:
             await self._link.close()
 
