@@ -149,7 +149,7 @@ class Preparing:
         ]
         cut = [[items(record, chunk_tokens=self._settings.chunk_tokens) for record in records] for records in fresh]
         rows = iter(await self._embed([item for batch in cut for group in batch for item in group]))
-        labels = iter([each for tree, batch in zip(batches, cut, strict=True) for each in await self._labels(tree, batch)])
+        labels = iter(await self._labels(dict(zip(batches, cut, strict=True))))
         return [
             Prepared(
                 tree,
@@ -160,11 +160,14 @@ class Preparing:
             for tree, records, batch, seen in zip(batches, fresh, cut, known, strict=True)
         ]
 
-    async def _labels(self, tree: TreeId, batch: Sequence[Sequence[Item]]) -> Sequence[tuple[str, ...]]:
-        wanted = [item for group in batch for item in group]
-        if self._labelling is None or not (await self.ensure_tree(tree)).asks_labels:
-            return [()] * len(wanted)
-        return await self._labelling.label(tree, wanted)
+    async def _labels(self, cut: Mapping[TreeId, Sequence[Sequence[Item]]]) -> list[tuple[str, ...]]:
+        """Of all trees' items, in order; all trees at once, so that none waits for the labels of another."""
+        wanted = {tree: [item for group in batch for item in group] for tree, batch in cut.items()}
+        found: Mapping[TreeId, Sequence[tuple[str, ...]]] = {}
+        if self._labelling is not None:
+            asking = [tree for tree in wanted if (await self.ensure_tree(tree)).asks_labels]
+            found = await self._labelling.label({tree: wanted[tree] for tree in asking})
+        return [each for tree, items in wanted.items() for each in found.get(tree, [()] * len(items))]
 
     async def _embed(self, wanted: Sequence[Item]) -> list[Vector]:
         if not wanted:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from memory.errors import LabelError, SettingError
-from memory.model import EventId
+from memory.model import EventId, TreeId
 from memory.ports import labels as ports
 from memory.ports.labels import Labels
-from memory.service.labelling import REST, known_labels
+from memory.results import EventStatus
+from memory.service.labelling import REST, WAIT_MAX, known_labels
 from memory.structures.hmem import LABEL
 from tests.fakes.world import TREE, World, turn
 
@@ -19,9 +21,10 @@ from tests.fakes.world import TREE, World, turn
 class FakeLabels(ports.LabelExtractor):
     """Labels by the number in a text; fails as often as told."""
 
-    def __init__(self, *, texts_max: int = 4, error: Exception | None = None, failures: int = 0) -> None:
+    def __init__(self, *, texts_max: int = 4, error: Exception | None = None, failures: int = 0, seconds: float = 0.0) -> None:
         self._texts_max = texts_max
-        self._error = error or LabelError("away")
+        self.seconds = seconds
+        self.error = error or LabelError("away")
         self.failures = failures
         self.calls: list[tuple[list[str], list[Labels]]] = []
 
@@ -35,9 +38,10 @@ class FakeLabels(ports.LabelExtractor):
 
     async def labels(self, texts: Sequence[str], *, known: Sequence[Labels]) -> list[Labels]:
         self.calls.append((list(texts), list(known)))
+        await asyncio.sleep(self.seconds)
         if self.failures:
             self.failures -= 1
-            raise self._error
+            raise self.error
         numbers = [int(text.rsplit("number", 1)[1]) for text in texts]
         return [(f"Domain {number % 2}", f"Category {number % 4}", f"Trace {number % 8}") for number in numbers]
 
@@ -104,10 +108,49 @@ async def test_a_model_that_is_away_is_done_without_and_left_alone_for_a_while(t
     await made.close()
 
 
-async def test_a_refused_key_is_said(tmp_path: Path) -> None:
-    made = world(tmp_path, FakeLabels(failures=1, error=SettingError("the key was refused")))
-    with pytest.raises(SettingError):
-        await made.put(turn(0))
+async def test_a_refused_key_is_said_and_keeps_nothing_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    labels = FakeLabels(failures=1, error=SettingError("the key was refused"))
+    made = world(tmp_path, labels)
+    assert made.ingest.labelling is not None
+    results = await made.put(*(turn(number) for number in range(8)))
+    assert {each.status for each in results} == {EventStatus.ACCEPTED}
+    [record] = caplog.records
+    assert record.getMessage().startswith("what comes is placed without labels for 30 s: the key was refused")
+    assert made.ingest.labelling.last_error is labels.error
+    assert made.ingest.labelling.counters.unlabelled == 8
+    await made.put(turn(8))
+    assert len(labels.calls) == 1, "it rests"
+    await made.close()
+
+
+async def test_trees_are_asked_about_side_by_side(tmp_path: Path) -> None:
+    labels = FakeLabels(seconds=10)
+    made = world(tmp_path, labels)
+    begun = made.clock.monotonic()
+    trees = [TreeId(f"t{number}") for number in range(5)]
+    prepared = await made.ingest.prepare_all({tree: [turn(number, tree=tree) for number in range(4)] for tree in trees})
+    assert made.clock.monotonic() - begun < 2 * 10, "as long as one of them takes"
+    expected = [(f"Domain {number % 2}", f"Category {number % 4}", f"Trace {number % 8}") for number in range(4)]
+    for each in prepared:
+        assert [insertion.labels for group in each.insertions for insertion in group] == expected
+    await made.close()
+
+
+async def test_a_batch_waits_for_labels_so_long_and_no_longer(tmp_path: Path) -> None:
+    labels = FakeLabels(seconds=25)
+    made = world(tmp_path, labels)
+    begun = made.clock.monotonic()
+    [prepared] = await made.ingest.prepare_all({TREE: [turn(number) for number in range(16)]})
+    assert made.clock.monotonic() - begun == pytest.approx(WAIT_MAX, abs=1)
+    given = [insertion.labels for group in prepared.insertions for insertion in group]
+    assert [bool(each) for each in given] == [True] * 8 + [False] * 8
+    assert made.ingest.labelling is not None
+    assert made.ingest.labelling.last_error is None, "it answers, if slowly"
+    labels.seconds = 10 * WAIT_MAX
+    await made.ingest.prepare_all({TREE: [turn(number) for number in range(16)]})
+    asked = len(labels.calls)
+    await made.ingest.prepare_all({TREE: [turn(number) for number in range(16)]})
+    assert len(labels.calls) == asked, "one that says nothing at all is left alone"
     await made.close()
 
 
