@@ -50,7 +50,8 @@ async def mcp(
     """
     Give agents the memory as tools, by the Model Context Protocol: remember, recall, context, overview, trees.
 
-    With http, keys of `banyan keys create` are asked for where others can reach the address, and everywhere with BANYAN_AUTH=keys.
+    With http, keys of `banyan keys create` are asked for where others can reach it (another --host, an --allow-host), and
+    everywhere with BANYAN_AUTH=keys.
     Logs to standard error. Ends in order when the host goes, and on SIGTERM or Ctrl-C.
     """
     loaded = session.load()

@@ -36,7 +36,7 @@ class Wanted:
     names: Sequence[str] = ()
     """Names by which hosts call it, beside its address."""
     keys: bool | None = None
-    """Whether keys are asked for; None asks for them where others can reach the address."""
+    """Whether keys are asked for; None asks for them where others can reach the server."""
     tree: str | None = None
     read_only: bool = False
 
@@ -72,22 +72,37 @@ async def run_mcp(settings: Settings, wanted: Wanted, *, told: Callable[[str], N
             await serve_pipes(Toolbox(memory, bounds), version=_version(), ending=ending, grace=serve.grace)
 
 
+def asks_for_keys(wanted: Wanted) -> bool:
+    """
+    Whether calls over HTTP need a key.
+
+    A name that is not this machine's own says that something before the server, such as a proxy, passes on what others send.
+
+    Raises:
+        SettingError: everybody is to be let in where others can reach the server.
+    """
+    from streams.query.guard import is_loopback  # noqa: PLC0415  # an optional extra
+
+    reached = [name for name in (wanted.host, *wanted.names) if not is_loopback(name.strip("[]"))]
+    if wanted.keys is False and reached:
+        raise SettingError(
+            f"auth: off (BANYAN_AUTH) lets everybody in, and is taken only where nothing but this machine can reach the "
+            f"tools: with --host {HOST} and no --allow-host, not with {reached[0]!r}; make a key with `banyan keys create` and "
+            f"leave BANYAN_AUTH out"
+        )
+    return bool(reached) if wanted.keys is None else wanted.keys
+
+
 async def _run_web(settings: Settings, wanted: Wanted, bounds: Bounds, told: Callable[[str], None]) -> None:
     try:
         from streams.mcp.web import allowed_names, serve_web  # noqa: PLC0415
-        from streams.query.guard import is_loopback  # noqa: PLC0415
         from streams.query.keys import KeyFile, KeyRing  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise SettingError("tools over HTTP need the extras mcp and serve: pip install 'banyan-memory[mcp,serve]'") from error
     from memory.adapters.embedded.clock import SystemClock  # noqa: PLC0415
 
     serve = settings.serve
-    if wanted.keys is False and not is_loopback(serve.host):
-        raise SettingError(
-            f"auth: off (BANYAN_AUTH) lets everybody in, and is taken only with a host of this machine's own such as {HOST}, not "
-            f"{serve.host!r}; make a key with `banyan keys create` and leave BANYAN_AUTH out"
-        )
-    keyed = not is_loopback(serve.host) if wanted.keys is None else wanted.keys
+    keyed = asks_for_keys(wanted)
     names = allowed_names(serve.host, wanted.names)
     ending = Ending()
     with ending.signals():

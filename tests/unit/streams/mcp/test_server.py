@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from mcp import Client
 
-from memory.errors import StoreUnavailableError
+from memory.errors import SettingError, StoreUnavailableError
 from memory.model import EventId, NodeId, NodeKind, TreeId
 from memory.results import EventResult, EventStatus, Hit, SearchAnswer, Source, TreeNode
 from streams.mcp.arguments import HIT_CHARACTERS_MAX, TEXT_CHARACTERS_MAX
+from streams.mcp.run import Wanted, asks_for_keys
 from streams.mcp.server import Bounds, Toolbox
 from streams.mcp.tools import _outline
 from streams.mcp.web import allowed_names
@@ -197,3 +198,23 @@ def test_names_by_which_it_may_be_called() -> None:
     assert allowed_names("10.0.0.5", ["memory.example.org"]) == [*local, "10.0.0.5", "memory.example.org"]
     assert allowed_names("fd00::5", []) == [*local, "[fd00::5]"]
     assert allowed_names("0.0.0.0", ["memory.example.org"]) == [*local, "memory.example.org"]
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "keyed"),
+    [
+        ("127.0.0.1", (), False),
+        ("::1", ("localhost", "[::1]"), False),
+        ("127.0.0.1", ("memory.example.org",), True),
+        ("0.0.0.0", ("memory.example.org",), True),
+        ("10.0.0.5", (), True),
+    ],
+)
+def test_a_key_is_asked_for_wherever_others_can_reach_it_behind_a_proxy_too(host: str, names: tuple[str, ...], keyed: bool) -> None:
+    assert asks_for_keys(Wanted(transport="http", host=host, names=names)) is keyed
+    assert asks_for_keys(Wanted(transport="http", host=host, names=names, keys=True))
+    if keyed:
+        with pytest.raises(SettingError, match="BANYAN_AUTH"):
+            asks_for_keys(Wanted(transport="http", host=host, names=names, keys=False))
+    else:
+        assert not asks_for_keys(Wanted(transport="http", host=host, names=names, keys=False))
