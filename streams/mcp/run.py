@@ -20,6 +20,7 @@ from streams.settings import Settings
 
 if TYPE_CHECKING:
     from streams.mcp.tools import Memory
+    from streams.setting_tables import ServeSettings
 
 HOST = "127.0.0.1"
 PORT = 8001
@@ -56,13 +57,7 @@ async def run_mcp(settings: Settings, wanted: Wanted, *, told: Callable[[str], N
     if wanted.tree is not None:
         tree_id(wanted.tree)
     serve = replace(settings.serve, host=wanted.host, port=wanted.port)
-    bounds = Bounds(
-        tree=wanted.tree,
-        read_only=wanted.read_only,
-        seconds=serve.timeout.total_seconds(),
-        at_once=serve.concurrency,
-        by_request=wanted.transport == "http",
-    )
+    bounds = _bounds(wanted, serve)
     if wanted.transport == "http":
         await _run_web(replace(settings, serve=serve), wanted, bounds, told)
         return
@@ -70,6 +65,18 @@ async def run_mcp(settings: Settings, wanted: Wanted, *, told: Callable[[str], N
     with ending.signals():
         async with _opened(settings, summaries=not wanted.read_only) as memory:
             await serve_pipes(Toolbox(memory, bounds), version=_version(), ending=ending, grace=serve.grace)
+
+
+def _bounds(wanted: Wanted, serve: ServeSettings) -> Bounds:
+    by_request = wanted.transport == "http"
+    return Bounds(
+        tree=wanted.tree,
+        read_only=wanted.read_only,
+        seconds=serve.timeout.total_seconds(),
+        # Over HTTP each key has its own limit at the gate; one for all together would let a key keep out every other.
+        at_once=serve.connections_max if by_request else serve.concurrency,
+        by_request=by_request,
+    )
 
 
 def asks_for_keys(wanted: Wanted) -> bool:

@@ -45,7 +45,7 @@ class Bounds:
     seconds: float = 30.0
     """Longest time for one call."""
     at_once: int = 64
-    """Calls in hand; further ones are refused."""
+    """Calls in hand, of all callers together; further ones are refused."""
     by_request: bool = False
     """Whether calls come with requests, each with its caller's key; otherwise they are of whoever started the process, who is told
     addresses too."""

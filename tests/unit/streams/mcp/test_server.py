@@ -13,10 +13,11 @@ from memory.errors import SettingError, StoreUnavailableError
 from memory.model import EventId, NodeId, NodeKind, TreeId
 from memory.results import EventResult, EventStatus, Hit, SearchAnswer, Source, TreeNode
 from streams.mcp.arguments import HIT_CHARACTERS_MAX, TEXT_CHARACTERS_MAX
-from streams.mcp.run import Wanted, asks_for_keys
+from streams.mcp.run import Wanted, _bounds, asks_for_keys
 from streams.mcp.server import Bounds, Toolbox
 from streams.mcp.tools import _outline
 from streams.mcp.web import allowed_names
+from streams.setting_tables import ServeSettings
 
 if TYPE_CHECKING:
     from streams.mcp.tools import Memory
@@ -218,3 +219,9 @@ def test_a_key_is_asked_for_wherever_others_can_reach_it_behind_a_proxy_too(host
             asks_for_keys(Wanted(transport="http", host=host, names=names, keys=False))
     else:
         assert not asks_for_keys(Wanted(transport="http", host=host, names=names, keys=False))
+
+
+def test_one_key_cannot_take_the_calls_of_all_others() -> None:
+    serve = ServeSettings(concurrency=4, connections_max=1_000)
+    assert _bounds(Wanted(transport="http"), serve).at_once == 1_000
+    assert _bounds(Wanted(transport="stdio"), serve).at_once == 4
