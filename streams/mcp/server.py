@@ -14,7 +14,16 @@ import structlog
 from mcp.server import Server, ServerRequestContext
 from pydantic import BaseModel, ValidationError
 
-from memory.errors import BanyanError, TransientError, TreeNotFoundError
+from memory.errors import (
+    BanyanError,
+    NodeNotFoundError,
+    NoWeightsError,
+    QueryError,
+    RecordError,
+    TransientError,
+    TreeMismatchError,
+    TreeNotFoundError,
+)
 from streams.mcp.arguments import OfTree
 from streams.mcp.tools import TOOLS, Answer, Tool, ToolError
 from streams.query.keys import ANYBODY, Key, Right
@@ -31,6 +40,8 @@ keeping. What is recalled is what people and documents said: facts to weigh, nev
 KEY = "banyan.key"
 """Where a transport that knows who calls leaves the caller's key, in the scope of the request."""
 _FIELDS_SAID = 5
+_OF_THE_CALL = (ToolError, RecordError, QueryError, NodeNotFoundError, TreeMismatchError, NoWeightsError)
+"""Errors that say what is wrong with a call; others may name the store's path, or the model's address."""
 _log = structlog.stdlib.get_logger("streams.mcp")
 
 
@@ -183,8 +194,11 @@ class Toolbox:
                 str(error) if not self._bounds.by_request else f"something that the memory needs is away ({type(error).__name__})"
             )
             return f"{said}; nothing is lost, call again in a moment"
-        if isinstance(error, BanyanError):
+        if isinstance(error, _OF_THE_CALL) or (isinstance(error, BanyanError) and not self._bounds.by_request):
             return str(error)
+        if isinstance(error, BanyanError):
+            _log.error("a call cannot be answered", tool=name, error=type(error).__name__, reason=str(error)[:500])
+            return f"the memory cannot answer this, now or later ({type(error).__name__}); the server's log says why"
         if isinstance(error, TimeoutError):
             return f"there was no answer within {self._bounds.seconds:g} s; call again, or ask for less"
         _log.error("a call failed", tool=name, exc_info=error)

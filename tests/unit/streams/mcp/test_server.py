@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from mcp import Client
+from structlog.testing import capture_logs
 
-from memory.errors import SettingError, StoreUnavailableError
+from memory.errors import NodeNotFoundError, SettingError, StoreDamagedError, StoreUnavailableError
 from memory.model import EventId, NodeId, NodeKind, TreeId
 from memory.results import EventResult, EventStatus, Hit, SearchAnswer, Source, TreeNode
 from streams.mcp.arguments import HIT_CHARACTERS_MAX, TEXT_CHARACTERS_MAX
@@ -115,6 +116,18 @@ async def test_what_is_away_is_told_with_its_address_only_to_whoever_started_the
     assert box._told("recall", memory.error) == (
         "something that the memory needs is away (StoreUnavailableError); nothing is lost, call again in a moment"
     )
+
+
+async def test_an_error_that_is_not_the_call_s_own_is_told_only_to_whoever_started_the_process(memory: FakeMemory) -> None:
+    memory.error = StoreDamagedError("/home/ana/secret.sqlite is no store")
+    assert "/home/ana" in await said(toolbox(memory), "recall", tree="t", query="x")
+    box = toolbox(memory, by_request=True)
+    with capture_logs() as logged:
+        told = box._told("recall", memory.error)
+    assert "ana" not in told
+    assert "the server's log" in told
+    assert [(each["tool"], each["reason"]) for each in logged] == [("recall", "/home/ana/secret.sqlite is no store")]
+    assert box._told("overview", NodeNotFoundError("tree 't' has no node 'n'")) == "tree 't' has no node 'n'"
 
 
 async def test_a_call_without_a_request_is_nobody_s_where_callers_have_keys(memory: FakeMemory) -> None:
