@@ -194,8 +194,13 @@ async def draw_map(
     tags=["events"],
     summary="Why an event lies where it lies",
 )
-async def show_route(request: Request, tree: Tree, event: EventPath) -> Response:
+async def show_route(
+    request: Request, tree: Tree, event: Annotated[str, Path(description="The record's id.", max_length=256)]
+) -> Response:
     """At each depth the best child, its similarity, the threshold and the decision, on the tree as it stood then."""
+    if not (request.scope.get("raw_path") or b"/route").endswith(b"/route"):
+        # The slash was escaped, so that the word is the end of the event's own id.
+        return await show_event(request, tree, f"{event}/route")
     return json_answer(shapes.route_json(await service_of(request).route(tree_id(tree), EventId(event))))
 
 

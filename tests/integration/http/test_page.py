@@ -150,5 +150,17 @@ async def test_an_event_is_found_whatever_its_id_is(served: Served) -> None:
         assert (await client.get(f"{path}/route")).json()["event_id"] == event
 
 
+async def test_an_id_that_ends_like_an_address_is_told_from_one(served: Served) -> None:
+    events = ("a", "a/route", "a/route/route", "route", "/route")
+    for event in events:
+        await served.post("odd/turns", {"id": event, "text": f"about {event}"})
+    for event in events:
+        path = f"/v1/trees/odd/events/{_escaped(event)}"
+        found = (await served.client.get(path)).json()
+        assert (found["event_id"], len(found["leaves"])) == (event, 1)
+        route = (await served.client.get(f"{path}/route")).json()
+        assert (route["event_id"], "decisions" in route["leaves"][0]) == (event, True)
+
+
 def _escaped(text: str) -> str:
     return "".join(f"%{byte:02X}" for byte in text.encode())
