@@ -226,9 +226,11 @@ async def as_of(
     service = service_of(request)
     name = TreeId(tree_id(tree))
     outline = await service.as_of(name, seq)
+    # Aside: a tree of the past may be as large as that of today, and other answers must not wait for it.
     past = await asyncio.to_thread(shapes.Past, outline, depth=depth, children=children)
-    leaves = await service.store.nodes(name, past.shown_leaves())
-    return json_answer({"tree": name, "seq": seq, "nodes": len(outline) - 1, "leaves": past.leaves, "root": past.json(leaves)})
+    leaves = await service.store.nodes(name, await asyncio.to_thread(past.shown_leaves))
+    root = await asyncio.to_thread(past.json, leaves)
+    return json_answer({"tree": name, "seq": seq, "nodes": len(outline) - 1, "leaves": past.leaves, "root": root})
 
 
 def _wanted(asked: requests.Asking) -> Wanted:

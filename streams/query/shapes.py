@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -174,15 +175,16 @@ class Past:
     def _shown(self, node: NodeId, level: int) -> Iterator[NodeId]:
         yield node
         if level < self._depth:
-            for child in self._below(node)[: self._children]:
+            for child in self._largest(node):
                 yield from self._shown(child, level + 1)
 
-    def _below(self, node: NodeId) -> list[NodeId]:
-        return sorted(self._below_of.get(node, ()), key=lambda child: (-self._leaves.get(child, 0), child))
+    def _largest(self, node: NodeId) -> list[NodeId]:
+        """Those below a node that are drawn; a node may have all others of its tree below it."""
+        below = self._below_of.get(node, ())
+        return heapq.nsmallest(self._children, below, key=lambda child: (-self._leaves.get(child, 0), child))
 
     def _node(self, node: NodeId, level: int, leaves: Mapping[NodeId, Node]) -> dict[str, Any]:
-        below = self._below(node)
-        shown = below[: self._children] if level < self._depth else []
+        shown = self._largest(node) if level < self._depth else []
         is_leaf = node not in self._below_of
         found = leaves.get(node)
         kind = NodeKind.LEAF if is_leaf else NodeKind.ROOT if level == 0 else NodeKind.SUMMARY
@@ -194,5 +196,5 @@ class Past:
             "event_id": found.item.event_id if found is not None and found.item is not None else None,
             "text": found.text if found is not None else None,
             "children": [self._node(child, level + 1, leaves) for child in shown],
-            "hidden": len(below) - len(shown),
+            "hidden": len(self._below_of.get(node, ())) - len(shown),
         }

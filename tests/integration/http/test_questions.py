@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
+from memory.model import NodeId
+from streams.query import shapes
 from streams.query.service import DEGRADED
 from tests.fakes.embedder import EmbedderFault, FakeEmbedder
 from tests.integration.http.served import Served, ids, problem, serving
@@ -180,3 +183,23 @@ async def test_the_past_has_the_shape_that_it_had(served: Served) -> None:
         assert past["leaves"] == leaves
     assert problem(await served.get("/me/as-of/99999")) == "invalid"
     assert (await served.get("/me/as-of/0")).json()["root"]["children"] == []
+
+
+async def test_a_drawing_of_the_past_is_made_beside_the_event_loop(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    where: list[tuple[str, threading.Thread]] = []
+
+    class Watched(shapes.Past):
+        def _largest(self, node: NodeId) -> list[NodeId]:
+            where.append((node, threading.current_thread()))
+            return super()._largest(node)
+
+    monkeypatch.setattr(shapes, "Past", Watched)
+    for number, text in enumerate(TALK):
+        await served.post("me/turns", {"id": f"e{number}", "text": text})
+    seq = (await served.get("/me/commits?limit=1000")).json()["seq"]
+    drawn = (await served.get(f"/me/as-of/{seq}?depth=1&children=1")).json()
+    assert len(drawn["root"]["children"]) == 1
+    assert drawn["root"]["hidden"] == len((await served.get("/me/nodes/root")).json()["children"]) - 1
+    # Twice: which leaves are to be read, and the drawing; what is not opened is not put in order.
+    assert [node for node, _ in where] == ["root", "root"]
+    assert threading.main_thread() not in [thread for _, thread in where]
