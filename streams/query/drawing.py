@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from memory.errors import NodeNotFoundError
-from memory.model import ROOT, Mark, Node, NodeId, NodeKind, TreeId
+from memory.model import MARK_BITS, ROOT, Mark, Node, NodeId, NodeKind, TreeId
 from memory.ports.store import TreeStore
 from streams.query import models, shapes
 
@@ -17,7 +17,9 @@ CHILDREN_PER_READ = 1_000
 SHARE_MIN = 1 / 5_000
 """Of the leaves below the first node: what has less is no thicker than a line in any picture."""
 CHILDREN_READ = 20_000
-"""Children of one node that are put in order; of further ones only the oldest are looked at."""
+"""Children of one node, the oldest, that are put in order; further ones follow as they were created."""
+_LEAST_MARK = 1 << MARK_BITS
+"""No node has a smaller mark: commits begin with 1. Smaller numbers are places in the order by size."""
 
 
 class MappedNode(models.DrawnNode):
@@ -60,6 +62,28 @@ class Drawing:
             if len(page) < CHILDREN_PER_READ:
                 break
         return sorted(found, key=lambda child: (-child.descendants, child.mark))
+
+    async def page_by_size(self, tree: TreeId, node: NodeId, *, limit: int, after: int) -> tuple[list[Node], int | None]:
+        """
+        A page of a node's children, and where the next one begins; None after the last.
+
+        The oldest `CHILDREN_READ` come by size, further ones as they were created.
+
+        Args:
+            tree: which.
+            node: whose children.
+            limit: most of them; 0 reads none.
+            after: 0, or where the page before said that the next one begins.
+        """
+        if not limit:
+            return [], None
+        if after < _LEAST_MARK:
+            found = await self.by_size(tree, node)
+            if after + limit < len(found):
+                return found[after : after + limit], after + limit
+            return found[after:], max(child.mark for child in found) if len(found) >= CHILDREN_READ else None
+        page = await self._store.children(tree, node, limit=limit, after=Mark(after))
+        return page, page[-1].mark if len(page) == limit else None
 
     async def path(self, tree: TreeId, node: Node) -> list[Node]:
         """The summaries above a node, the uppermost first."""

@@ -161,9 +161,7 @@ async def show_node(
     found, path, sources = await service.node(name, NodeId(node))
     following: int | None
     if order == "size":
-        all_of_them = await service.drawing.by_size(name, found.id) if limit else []
-        children = all_of_them[after : after + limit]
-        following = after + limit if after + limit < len(all_of_them) else None
+        children, following = await service.drawing.page_by_size(name, found.id, limit=limit, after=after)
     else:
         children = await service.store.children(name, found.id, limit=limit, after=Mark(after)) if limit else []
         following = children[-1].mark if limit and len(children) == limit else None

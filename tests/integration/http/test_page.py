@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from streams.query import drawing
 from tests.integration.http.served import Served, ids, problem, serving
 
 ASSETS = Path(__file__).parents[3] / "streams" / "query" / "assets"
@@ -139,6 +140,29 @@ async def test_children_come_by_size_page_by_page_and_a_node_knows_its_way_up(se
     assert (found["children"], found["next"]) == ([], None)
     above = [node for node in nodes_of(whole) if deep["id"] in ids(nodes_of(node)[1:]) and node["id"] != "root"]
     assert ids(found["path"]) == ids(sorted(above, key=lambda node: int(node["depth"])))
+
+
+@pytest.mark.parametrize(("read", "limit"), [(4, 3), (4, 2), (4, 100), (8, 3)])
+async def test_children_beyond_those_that_are_put_in_order_follow_by_age(
+    served: Served, monkeypatch: pytest.MonkeyPatch, read: int, limit: int
+) -> None:
+    monkeypatch.setattr(drawing, "CHILDREN_READ", read)
+    monkeypatch.setattr(drawing, "CHILDREN_PER_READ", 2)
+    alike = (f"the harbour tunnel opens on day {number}" for number in range(3))
+    await served.put("me", *(f"{number:x}q{number * 7:x}" for number in range(6)), *alike, *"abcdef")
+    await served.memory.fresh()
+    by_age = (await served.get("/me/nodes/root?limit=1000")).json()["children"]
+    assert len(by_age) > 9
+    found: list[dict[str, Any]] = []
+    after: int | None = 0
+    while after is not None:
+        part = (await served.get(f"/me/nodes/root?order=size&limit={limit}&after={after}")).json()
+        found += part["children"]
+        after = part["next"]
+    ordered = found[:read]
+    assert sorted(ids(ordered)) == sorted(ids(by_age[:read]))
+    assert sizes({"children": ordered}) == sorted(sizes({"children": ordered}), reverse=True)
+    assert ids(found[read:]) == ids(by_age[read:])
 
 
 async def test_an_event_is_found_whatever_its_id_is(served: Served) -> None:
