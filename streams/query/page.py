@@ -81,13 +81,13 @@ def _vendor(name: str) -> Asset:
 @router.get("/")
 async def show_page(request: Request) -> Response:
     """The page; it holds nothing of anybody's, so that no key is needed for it."""
-    return _html(request, "index.html", PAGE_POLICY)
+    return _html(request, "/", "index.html", PAGE_POLICY)
 
 
 @router.get("/docs")
 async def show_docs(request: Request) -> Response:
     """The OpenAPI document, to be read and tried."""
-    return _html(request, "docs.html", DOCS_POLICY)
+    return _html(request, "/docs", "docs.html", DOCS_POLICY)
 
 
 @router.get("/favicon.ico")
@@ -110,6 +110,6 @@ async def show_asset(request: Request, digest: str, name: str) -> Response:
     return found.response(request, {"Cache-Control": _FOREVER})
 
 
-def _html(request: Request, name: str, policy: str) -> Response:
-    request.state.route = request.url.path
+def _html(request: Request, route: str, name: str, policy: str) -> Response:
+    request.state.route = route
     return _own()[1][name].response(request, {"Cache-Control": _ASK_AGAIN, "Content-Security-Policy": policy})

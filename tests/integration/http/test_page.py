@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from streams.query import drawing
@@ -33,6 +34,14 @@ async def test_the_page_is_for_everyone_and_its_policy_is_strict(tmp_path: Path)
         assert problem(await served.get("")) == "unauthorized"
         docs = await served.client.get("/docs")
         assert "script-src 'self'" in docs.headers["content-security-policy"]
+
+
+async def test_the_label_of_a_request_does_not_depend_on_how_the_page_is_called(served: Served) -> None:
+    for below, host in (("", "localhost"), ("/memory", "localhost"), ("", "localhost/made-up")):
+        transport = httpx.ASGITransport(app=served.app, root_path=below)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            assert (await client.get(f"{below}/", headers={"Host": host})).status_code == 200
+    assert {route for route, _, _ in served.app.state.meter.answers} == {"/"}
 
 
 @pytest.mark.parametrize("name", ["/", "/docs"])
