@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import structlog
@@ -95,6 +95,14 @@ class DirectWriter(Writer):
         return await self._memory.parts.weighing.take(tree, feedback)
 
 
+async def _demand(broker: Broker, names: Sequence[str]) -> None:
+    admin = await open_admin(broker)
+    try:
+        await require(admin, names, broker.address)
+    finally:
+        await admin.close()
+
+
 class KafkaWriter(Writer):
     """
     To Kafka, for the workers.
@@ -104,15 +112,26 @@ class KafkaWriter(Writer):
         topics: its topics.
         limit: seconds until a broker that says nothing counts as away.
         make: makes the producer.
+        demand: makes sure that topics are there, as `streams.topics.require` does.
     """
 
     commits = False
 
-    def __init__(self, broker: Broker, topics: Topics, *, limit: float, make: Callable[[Broker], Producer] = Producer) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        topics: Topics,
+        *,
+        limit: float,
+        make: Callable[[Broker], Producer] = Producer,
+        demand: Callable[[Broker, Sequence[str]], Awaitable[None]] = _demand,
+    ) -> None:
         self._broker = broker
         self._topics = topics
         self._limit = limit
         self._make = make
+        self._demand = demand
+        self._takes_feedback = False
         self._producer: Producer | None = None
         self._starting = asyncio.Lock()
         self._away: BanyanError | None = BrokerUnavailableError("Kafka was not asked yet")
@@ -134,11 +153,32 @@ class KafkaWriter(Writer):
 
     async def feedback(self, tree: TreeId, feedback: Sequence[Feedback]) -> list[EventResult]:
         """See `Writer.feedback`."""
+        self._let_through()
+        await self._find_feedback_topic()
         return await self._put(tree, feedback, lambda each: feedback_message(self._topics, each))
 
-    async def _put(self, tree: TreeId, given: Sequence[Given], message: Callable[[Given], Message]) -> list[EventResult]:
+    async def _find_feedback_topic(self) -> None:
+        """
+        Make sure of the topic, once: an installation from before there was feedback is no reason to refuse turns and documents.
+
+        Raises:
+            TransientError: it is not there, or Kafka is away.
+        """
+        if self._takes_feedback:
+            return
+        try:
+            async with asyncio.timeout(self._limit):
+                await self._demand(self._broker, [self._topics.feedback.name])
+        except TimeoutError as error:
+            raise BrokerUnavailableError(f"Kafka said nothing within {self._limit:g} s", retry_after=LOOK_AGAIN) from error
+        self._takes_feedback = True
+
+    def _let_through(self) -> None:
         if self._away is not None and time.monotonic() - self._since < REFUSE_FOR:
             raise BrokerUnavailableError("Kafka is away", retry_after=LOOK_AGAIN)
+
+    async def _put(self, tree: TreeId, given: Sequence[Given], message: Callable[[Given], Message]) -> list[EventResult]:
+        self._let_through()
         messages = [message(each) for each in given]
         # Not cancelled with the request: what is half sent is sent, and a second attempt does no harm.
         task = asyncio.create_task(self._send(messages))
@@ -187,24 +227,13 @@ class KafkaWriter(Writer):
             try:
                 async with asyncio.timeout(LOOK_LIMIT):
                     await self._connected()
-                    await self._ask()
+                    await self._demand(self._broker, [self._topics.turns.name, self._topics.documents.name])
                 self._back()
             except BanyanError as error:
                 self._gone(error)
             except TimeoutError:
                 self._gone(BrokerUnavailableError(f"Kafka at {self._broker.address} says nothing"))
             await asyncio.sleep(LOOK_EVERY if self._away is None else LOOK_AGAIN)
-
-    async def _ask(self) -> None:
-        admin = await open_admin(self._broker)
-        try:
-            await require(
-                admin,
-                [each.name for each in (self._topics.turns, self._topics.documents, self._topics.feedback)],
-                self._broker.address,
-            )
-        finally:
-            await admin.close()
 
     def _gone(self, error: BanyanError) -> None:
         if self._away is None or not isinstance(error, type(self._away)):
