@@ -180,18 +180,7 @@ class RemoteMemory:
         try:
             answers = await self._client.feedback(name, given)
         except ServiceError as error:
-            if error.kind != "rejected":
-                _raise(error)
-            return [
-                EventResult(
-                    tree=name,
-                    id=EventId(each["id"]),
-                    status=EventStatus.REJECTED,
-                    seq=0,
-                    reason=f"{each['field']}: {each['reason']}",
-                )
-                for each in error.problem["errors"]
-            ]
+            _raise(error)
         return [
             EventResult(
                 tree=name,

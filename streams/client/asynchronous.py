@@ -11,7 +11,7 @@ import httpx
 
 from streams.client import exchange
 from streams.client.answers import AskOptions, Commit, ContextAnswer, EventResult, SearchAnswer, SearchOptions, TreeInfo
-from streams.client.exchange import Call, Course, Patience
+from streams.client.exchange import Call, Course, Patience, ServiceError
 
 
 class AsyncClient:
@@ -64,12 +64,18 @@ class AsyncClient:
 
     async def feedback(self, tree: str, given: Iterable[Mapping[str, Any]]) -> list[EventResult]:
         """
-        Say what was right or wrong of what is remembered, and hear what became of each verdict.
+        Say what was right or wrong of what is remembered, 100 at a time, and hear what became of each verdict.
 
         Each has an `id`, which makes repeating safe, the `event` that it is about, and a `verdict`, `approval` or `rebuttal`
-        (docs/http.md).
+        (docs/http.md). What cannot be taken is `rejected`, with its reason. When this raises, send all again.
         """
-        return cast("list[EventResult]", (await self._json(exchange.feedback(tree, given)))["events"])
+        results: list[EventResult] = []
+        for call in exchange.feedback(tree, given):
+            try:
+                results += (await self._json(call))["events"]
+            except ServiceError as error:
+                results += exchange.rejected(error)
+        return results
 
     async def search(self, tree: str, query: str, **options: Unpack[SearchOptions]) -> SearchAnswer:
         """The hits for a question."""

@@ -7,6 +7,7 @@ connection that fails, an answer that does not come, and 429, 503 and 504. A wai
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ LINES = {"Content-Type": "application/x-ndjson"}
 LINES_AT_ONCE = 500
 """Records of one request of many."""
 CHARACTERS_AT_ONCE = 4_000_000
+FEEDBACK_AT_ONCE = 100
 
 
 class ServiceError(PermanentError):
@@ -153,10 +155,32 @@ def post(value: Mapping[str, Any], *parts: str) -> Call:
     return Call("POST", _path(parts), content=json.dumps(given).encode(), headers={"Content-Type": "application/json"})
 
 
-def feedback(tree: str, given: Iterable[Mapping[str, Any]]) -> Call:
-    """Feedback as a list; members that are None are left out."""
-    content = json.dumps([{name: each for name, each in one.items() if each is not None} for one in given]).encode()
-    return Call("POST", _path(("trees", tree, "feedback")), content=content, headers={"Content-Type": "application/json"})
+def feedback(tree: str, given: Iterable[Mapping[str, Any]]) -> Iterator[Call]:
+    """
+    Feedback in lists, each of a request of its own; members that are None are left out.
+
+    No list is longer than a problem's `errors`, so that the service can say of each what is wrong with it.
+    """
+    path = _path(("trees", tree, "feedback"))
+    left = iter(given)
+    while batch := list(itertools.islice(left, FEEDBACK_AT_ONCE)):
+        content = json.dumps([{name: each for name, each in one.items() if each is not None} for one in batch]).encode()
+        yield Call("POST", path, content=content, headers={"Content-Type": "application/json"})
+
+
+def rejected(error: ServiceError) -> list[Any]:
+    """
+    The results of a list of which nothing could be taken.
+
+    Raises:
+        ServiceError: the one that is given, where it says something else.
+    """
+    if error.kind != "rejected":
+        raise error
+    return [
+        {"id": each["id"], "status": "rejected", "seq": None, "reason": f"{each['field']}: {each['reason']}"}
+        for each in error.problem["errors"]
+    ]
 
 
 def lines(tree: str, records: Sequence[Mapping[str, Any]]) -> Call:

@@ -21,6 +21,7 @@ from memory.errors import (
 from memory.model import NodeKind
 from memory.ports.index import Scope
 from memory.records import Document, Record, Turn, parse_time
+from memory.results import EventStatus
 from streams.client import AsyncClient
 from streams.client.exchange import Patience
 from streams.remote import RemoteMemory
@@ -112,6 +113,29 @@ async def test_records_say_what_they_are_and_a_commit_not_known_yet_is_none() ->
     assert path == "/v1/trees/a/records"
     assert turns[0] == {"type": "turn", "id": "1", "text": "one", "at": "2026-05-08T13:56:00Z", "metadata": {"type": "joke"}}
     assert documents == [{"type": "document", "id": "2", "text": "two", "metadata": {}}]
+
+
+async def test_feedback_goes_over_in_lists_that_the_service_can_answer_completely() -> None:
+    sizes: list[int] = []
+
+    def answering(request: httpx.Request) -> httpx.Response:
+        given = json.loads(request.content)
+        sizes.append(len(given))
+        if len(sizes) == 2:
+            # As the service says it when it can take none: of at most 100.
+            errors = [{"record": at, "id": one["id"], "field": "event", "reason": "is away"} for at, one in enumerate(given)]
+            body = {"type": "urn:banyan:problem:rejected", "status": 422, "detail": "event: is away", "errors": errors[:100]}
+            return httpx.Response(422, json=body)
+        events = [{"id": one["id"], "status": "accepted", "seq": 7, "reason": None} for one in given]
+        return httpx.Response(202, json={"events": events, "seq": 7})
+
+    given = [{"id": f"f{number}", "event": "e", "verdict": "approval"} for number in range(250)]
+    results = await remote(answering).feedback(given, tree="t")
+    assert sizes == [100, 100, 50]
+    assert [result.id for result in results] == [each["id"] for each in given]
+    refused = [result for result in results if result.status is EventStatus.REJECTED]
+    assert refused == results[100:200]
+    assert {(result.reason, result.seq) for result in refused} == {("event: is away", 0)}
 
 
 async def test_an_answer_of_another_shape_is_said_to_be_one() -> None:
