@@ -138,8 +138,7 @@ class AsyncClient:
             place = page["next"]
 
     async def _json(self, call: Call) -> dict[str, Any]:
-        value: dict[str, Any] = (await self._answer(call)).json()
-        return value
+        return exchange.value_of(await self._answer(call))
 
     async def _answer(self, call: Call) -> httpx.Response:
         course = Course(call, self._patience)

@@ -25,6 +25,7 @@ LINES_AT_ONCE = 500
 """Records of one request of many."""
 CHARACTERS_AT_ONCE = 4_000_000
 FEEDBACK_AT_ONCE = 100
+_WHO = "is this a Banyan service?"
 
 
 class ServiceError(PermanentError):
@@ -115,7 +116,7 @@ def _checked(response: httpx.Response) -> httpx.Response:
         return response
     problem = _problem(response)
     kind = str(problem.get("type", "")).rpartition(":")[2]
-    detail = problem.get("detail") or f"status {response.status_code}, and no problem's details: is this a Banyan service?"
+    detail = problem.get("detail") or f"status {response.status_code}, and no problem's details: {_WHO}"
     raise ServiceError(f"{kind or 'refused'}: {detail}", status=response.status_code, kind=kind, problem=problem)
 
 
@@ -189,11 +190,44 @@ def lines(tree: str, records: Sequence[Mapping[str, Any]]) -> Call:
     return Call("POST", _path(("trees", tree, "records")), content=content, headers=LINES)
 
 
+def value_of(response: httpx.Response) -> dict[str, Any]:
+    """
+    The object that an answer is.
+
+    Raises:
+        ServiceError: it is something else, such as a page of a proxy.
+    """
+    try:
+        value = response.json()
+    except ValueError as error:
+        raise _strange(response) from error
+    if not isinstance(value, dict):
+        raise _strange(response)
+    return value
+
+
 def results_of(response: httpx.Response) -> list[Any]:
-    """The results of JSON lines, in the order of the records, without the counts at the end."""
-    *results, last = [json.loads(line) for line in response.content.splitlines()]
-    assert last["complete"], "the service says so or answers with a problem"
-    return [{name: value for name, value in each.items() if name != "line"} for each in results]
+    """
+    The results of JSON lines, in the order of the records, without the counts at the end.
+
+    Raises:
+        ServiceError: it has something else, or ends before the counts.
+    """
+    try:
+        *results, last = [json.loads(line) for line in response.content.splitlines()]
+        complete = last["complete"]
+        values = [{name: value for name, value in each.items() if name != "line"} for each in results]
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise _strange(response) from error
+    if not complete:
+        raise _strange(response)
+    return values
+
+
+def _strange(response: httpx.Response) -> ServiceError:
+    return ServiceError(
+        f"status {response.status_code}, and an answer of another kind: {_WHO}", status=response.status_code, kind="", problem={}
+    )
 
 
 def batches(records: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:

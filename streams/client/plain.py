@@ -135,8 +135,7 @@ class Client:
             place = page["next"]
 
     def _json(self, call: Call) -> dict[str, Any]:
-        value: dict[str, Any] = (self._answer(call)).json()
-        return value
+        return exchange.value_of(self._answer(call))
 
     def _answer(self, call: Call) -> httpx.Response:
         course = Course(call, self._patience)

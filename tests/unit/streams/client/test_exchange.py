@@ -75,6 +75,15 @@ def test_an_answer_of_somebody_else_is_told_from_ours() -> None:
     assert "is this a Banyan service" in str(end)
 
 
+@pytest.mark.parametrize("content", ["<html>", "", "[1]", "7", "{"])
+def test_a_page_of_somebody_else_is_told_from_our_answer_though_all_is_well_there(content: str) -> None:
+    with Client("http://elsewhere", transport=httpx.MockTransport(lambda _: httpx.Response(200, text=content))) as banyan:
+        for call in (lambda: banyan.stats("t"), lambda: banyan.put("t", [{"id": "1", "text": "x"}])):
+            with pytest.raises(ServiceError, match="is this a Banyan service") as caught:
+                call()
+            assert caught.value.status == 200
+
+
 @pytest.mark.parametrize("key", ["", "banyan_…", "banyan_x\n", " banyan_x"])
 def test_what_is_no_key_is_said_before_anything_is_sent(key: str) -> None:
     with pytest.raises(SettingError, match="key"):
