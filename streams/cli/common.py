@@ -6,14 +6,14 @@ import asyncio
 import functools
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from memory.errors import SettingError, TransientError, TreeNotFoundError
+from memory.errors import BanyanError, SettingError, TransientError, TreeNotFoundError
 from streams.cli.console import Output
 from streams.setting_values import show_value
 from streams.settings import Loaded, Settings, load
@@ -126,8 +126,11 @@ class Session:
         try:
             yield memory
         except TreeNotFoundError as error:
-            names = [info.id for info in await memory.trees()]
-            raise TreeNotFoundError(f"{error} at {self.settings.url}; {_there_is(names)}") from error
+            said = f"{error} at {self.settings.url}"
+            # A key that may only write is not told which trees there are.
+            with suppress(BanyanError):
+                said = f"{said}; {_there_is([info.id for info in await memory.trees()])}"
+            raise TreeNotFoundError(said) from error
         except TransientError as error:
             raise TransientError(f"{self.settings.url}: {error}", retry_after=error.retry_after) from error
         finally:

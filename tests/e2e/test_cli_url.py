@@ -98,6 +98,7 @@ def test_what_goes_in_by_a_service_reads_the_same_by_it_and_from_its_store(banya
 
 def test_the_key_comes_from_the_environment_or_a_file_and_is_never_shown(banyan: Banyan, monkeypatch: pytest.MonkeyPatch) -> None:
     key = banyan("keys", "create", "app", "--prefix", "user-", "--json").value["key"]
+    writer = banyan("keys", "create", "writer", "--prefix", "user-", "--right", "write", "--json").value["key"]
     file = banyan.write("chat.jsonl", [{"id": "t1", "text": "we took the flat in Porto"}])
     with serving(banyan) as (client, _):
         monkeypatch.setenv("BANYAN_URL", str(client.base_url))
@@ -107,6 +108,10 @@ def test_the_key_comes_from_the_environment_or_a_file_and_is_never_shown(banyan:
         monkeypatch.setenv("BANYAN_KEY", key)
         assert banyan("ingest", file, "--tree", "user-1", "--json").value["accepted"] == 1
         assert banyan("search", "feed", "x").code == 1, "a tree that the key does not reach is none"
+        monkeypatch.setenv("BANYAN_KEY", writer)
+        nowhere = banyan("feedback", "user-9", "approval", "--event", "t1")
+        assert (nowhere.code, "no tree" in nowhere.err) == (1, True), "a key that may not list trees is told what is missing"
+        monkeypatch.setenv("BANYAN_KEY", key)
         assert key not in banyan("config").out + banyan("config", "--json").out
         monkeypatch.delenv("BANYAN_KEY")
         banyan.write("key.txt", f"{key}\n".encode())
