@@ -159,6 +159,31 @@ def test_it_grows_while_records_come_in(page: Page, service: PageService) -> Non
     page.says(".node .badge.kind", "Item")
 
 
+def test_a_tab_that_nobody_has_seen_yet_holds_no_connection(page: Page, service: PageService) -> None:
+    service.put("aside", [{"id": "first", "text": "the harbour tunnel opens", "speaker": "Ana"}])
+    unseen = """
+        window.unseen = true;
+        window.followed = [];
+        Object.defineProperty(Document.prototype, "hidden", { configurable: true, get: () => window.unseen });
+        const asked = window.fetch;
+        window.fetch = (url, ...more) => {
+          if (String(url?.url ?? url).includes("/commits/stream")) window.followed.push(String(url));
+          return asked(url, ...more);
+        };
+    """
+    added = page.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": unseen})
+    try:
+        opened(page, "#/t/aside")
+        page.press("3")
+        page.one(".commit")
+        assert page.run("return window.followed") == []
+        page.run("window.unseen = false; document.dispatchEvent(new Event('visibilitychange'))")
+        page.says("#state", "Live")
+        assert len(page.run("return window.followed")) == 1
+    finally:
+        page.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+
+
 def test_texts_are_texts_whatever_they_say(page: Page) -> None:
     opened(page, "#/t/odd")
     page.ask("harm")

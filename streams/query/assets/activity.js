@@ -26,16 +26,20 @@ export class Activity {
   async start(seq) {
     this.on.state("connecting");
     this.kept = [];
+    const turn = (this.turn = (this.turn ?? 0) + 1);
     try {
       const before = await get(`trees/${part(this.tree)}/commits`, { after: Math.max(0, seq - BACK), limit: BACK }, { signal: this.signal });
+      if (turn !== this.turn) return; // the tab was left and seen again meanwhile, and has begun anew
       this.add(before.commits);
       this.last = Math.max(seq, before.commits.at(-1)?.seq ?? 0);
     } catch (error) {
-      if (error.name === "AbortError") return;
+      if (error.name === "AbortError" || turn !== this.turn) return;
       this.last = seq;
     }
     this.render();
-    this.connect();
+    // Nobody sees a tab that was opened in the background, or left meanwhile: it begins anew once somebody does.
+    if (document.hidden) this.left = true;
+    else this.connect();
   }
 
   connect() {
