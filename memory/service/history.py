@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from weakref import WeakValueDictionary
 
 from memory.changes import Create, Grow, LogEntry, Move, Step
 from memory.errors import QueryError
 from memory.model import EventId, NodeId, TreeId
 from memory.ports.store import TreeStore
-from memory.service.outline import NODE_BYTES, Outline, Outlines
+from memory.service.outline import Outline, Outlines
 from memory.structures import registry
 from memory.structures.base import Structure
 from memory.tree.routing import Decision
@@ -23,7 +24,11 @@ STEPS_AT_ONCE = 1_000
 """Steps that are applied in the event loop's thread, where they take some milliseconds; more in another."""
 SHAPES_BYTES_MAX = 64_000_000
 VIEW_BYTES_MAX = 512_000_000
-"""Half a million nodes of 384 dimensions."""
+"""About 300,000 nodes of 384 dimensions."""
+COUNT_AGAIN = 1.05
+"""Growth after which a view's bytes are counted again: that takes as long as its branches are many."""
+AT_ONCE = 2
+"""Questions that are answered at once, each of another tree, and each with a view of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +60,13 @@ class History:
     Reads a tree's past from its change log, a piece at a time and off the event loop.
 
     Shapes begin from one that was kept, if there is an earlier one; routes need vectors, and begin where the last one ended when
-    that was earlier. Memory is bounded whatever is asked for; one question is answered at a time.
+    that was earlier. Memory is bounded whatever is asked for: of a tree one question is answered at a time, and of all trees
+    `AT_ONCE`. Whoever is cut off leaves what was replayed so far to the next one who asks.
 
     Args:
         store: of the trees.
         shapes_bytes_max: memory for shapes to begin from.
-        view_bytes_max: memory for the view that a route is replayed on.
+        view_bytes_max: memory for the view that a route is replayed on, and for a shape that is too large to begin from.
     """
 
     def __init__(self, store: TreeStore, *, shapes_bytes_max: int = SHAPES_BYTES_MAX, view_bytes_max: int = VIEW_BYTES_MAX) -> None:
@@ -69,20 +75,21 @@ class History:
         self._view_bytes_max = view_bytes_max
         self._last: tuple[TreeId, View, datetime | None] | None = None
         """The view that the last route was replayed on, and when its commit was made."""
-        self._one = asyncio.Semaphore(1)
+        self._some = asyncio.Semaphore(AT_ONCE)
+        self._trees: WeakValueDictionary[TreeId, asyncio.Lock] = WeakValueDictionary()
 
     async def as_of(self, tree: TreeId, seq: int) -> Outline:
         """
         The tree's shape as it was after commit `seq`.
 
         Raises:
-            QueryError: there was no such commit.
+            QueryError: there was no such commit, or the tree was too large then.
             TreeNotFoundError: no such tree.
         """
         info = await self._store.tree(tree)
         if not 0 <= seq <= info.seq:
             raise QueryError(f"seq must be between 0 and {info.seq}, the tree's last commit; got {seq}")
-        async with self._one:
+        async with self._trees.setdefault(tree, asyncio.Lock()), self._some:
             begun = self._outlines.before(tree, seq)
             if not await self._is_of(tree, begun.seq, begun.at):
                 self._outlines.drop(tree)
@@ -93,8 +100,12 @@ class History:
             while outline.seq < seq:
                 entries = await self._read(tree, outline.seq, seq)
                 await _aside(outline.catch_up, entries)
+                if outline.bytes > max(self._view_bytes_max, self._outlines.bytes_max):
+                    raise QueryError(
+                        f"tree {tree!r} had more than {len(outline):,} nodes at commit {seq:,}: too many for its past to be shown"
+                    )
                 # On the way as many as there are doublings, so that an earlier question need not begin at the beginning.
-                if outline.seq < seq and len(outline) >= 2 * grown:
+                if outline.seq < seq and len(outline) >= 2 * grown and outline.bytes <= self._outlines.bytes_max:
                     grown = len(outline)
                     self._outlines.keep(tree, outline.copy())
             self._outlines.keep(tree, outline)
@@ -112,30 +123,41 @@ class History:
         if receipt is None:
             return None
         structure = registry.of(await self._store.tree(tree))
-        async with self._one:
+        async with self._trees.setdefault(tree, asyncio.Lock()), self._some:
             view = await self._view(tree, receipt.seq - 1)
             [entry] = await self._read(tree, view.seq, receipt.seq)
+            self._release(tree)
             leaves = _routes(view, structure, entry, frozenset(receipt.leaves))
             self._last = tree, view, entry.at
         return EventRoute(event=event, seq=receipt.seq, leaves=tuple(leaves[leaf] for leaf in receipt.leaves if leaf in leaves))
 
     async def _view(self, tree: TreeId, seq: int) -> View:
-        """The view as it was after a commit; the last one is not kept, since whoever asks will change it."""
+        """The view as it was after a commit; `_last` while nobody changes it."""
         last, self._last = self._last, None
         if last is not None and last[0] == tree and last[1].seq <= seq and await self._is_of(tree, last[1].seq, last[2]):
             view = last[1]
+            self._last = last
         else:
             view = View((await self._store.tree(tree)).model.dimension)
         del last
+        counted = 0.0
         while view.seq < seq:
             entries = await self._read(tree, view.seq, seq)
+            self._release(tree)
             await _aside(view.catch_up, entries)
-            # Nearly all of it is vectors; to count every byte would take as long as the replay.
-            if len(view) * (2 * view.dimension + NODE_BYTES) > self._view_bytes_max:
-                raise QueryError(
-                    f"tree {tree!r} had more than {len(view):,} nodes at commit {seq:,}: too many for a route to be shown"
-                )
+            if len(view) >= COUNT_AGAIN * counted:
+                counted = len(view)
+                if view.bytes > self._view_bytes_max:
+                    raise QueryError(
+                        f"tree {tree!r} had more than {len(view):,} nodes at commit {seq:,}: too many for a route to be shown"
+                    )
+            self._last = tree, view, entries[-1].at
         return view
+
+    def _release(self, tree: TreeId) -> None:
+        """Keep the tree's view no longer: it changes, maybe in a thread that goes on when whoever asks is cut off."""
+        if self._last is not None and self._last[0] == tree:
+            self._last = None
 
     async def _is_of(self, tree: TreeId, seq: int, at: datetime | None) -> bool:
         """Whether the store's commit of that number is the one that was read once: a store may have lost commits since."""

@@ -73,7 +73,7 @@ class Outlines:
     """
 
     def __init__(self, *, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self._kept: OrderedDict[tuple[TreeId, int], Outline] = OrderedDict()
         self.bytes = 0
 
@@ -90,11 +90,11 @@ class Outlines:
     def keep(self, tree: TreeId, outline: Outline) -> None:
         """Begin from this one too; it must not change any more."""
         key = tree, outline.seq
-        if outline.bytes > self._bytes_max or key in self._kept:
+        if outline.bytes > self.bytes_max or key in self._kept:
             return
         self._kept[key] = outline
         self.bytes += outline.bytes
-        while self.bytes > self._bytes_max:
+        while self.bytes > self.bytes_max:
             _, dropped = self._kept.popitem(last=False)
             self.bytes -= dropped.bytes
 

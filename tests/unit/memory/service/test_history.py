@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,9 +17,8 @@ from memory.service.history import History
 from memory.service.outline import NODE_BYTES, Outline
 from memory.tree.view import View
 from tests.fakes.clock import FakeClock
-from tests.fakes.embedder import FakeEmbedder
 from tests.fakes.inline_store import InlineStore
-from tests.fakes.world import TREE, World, turns
+from tests.fakes.world import TREE, World, turn, turns
 
 
 def shape(view: View) -> dict[NodeId, NodeId | None]:
@@ -31,11 +32,14 @@ def outlined(outline: Outline) -> dict[NodeId, NodeId | None]:
 
 
 class Counting(InlineStore):
-    """Counts the commits that are read."""
+    """Counts the commits that are read, and gives none of a tree's after one where it is stuck."""
 
     read = 0
+    stuck: tuple[TreeId, int] | None = None
 
     async def changes(self, tree: TreeId, after: int, *, limit: int = 1000) -> list[LogEntry]:
+        if self.stuck is not None and tree == self.stuck[0] and after >= self.stuck[1]:
+            await asyncio.Event().wait()
         found = await super().changes(tree, after, limit=limit)
         self.read += len(found)
         return found
@@ -94,13 +98,19 @@ async def test_the_log_is_not_read_from_its_beginning_each_time_and_little_is_ke
     store.read = 0
     await history.route(TREE, EventId("e42"))
     assert store.read <= 4
-    little = History(store, shapes_bytes_max=40 * NODE_BYTES, view_bytes_max=70 * (2 * FakeEmbedder().model.dimension + NODE_BYTES))
+    view = View((await store.tree(TREE)).model.dimension)
+    view.catch_up(await store.changes(TREE, 0, limit=50))
+    little = History(store, shapes_bytes_max=40 * NODE_BYTES, view_bytes_max=view.bytes)
     for seq in (64, 3, 20, 64, 10):
         assert outlined(await little.as_of(TREE, seq)) == outlined(await history.as_of(TREE, seq))
         assert little._outlines.bytes <= 40 * NODE_BYTES
     with pytest.raises(QueryError, match="too many for a route"):
         await little.route(TREE, EventId("e63"))
-    assert await little.route(TREE, EventId("e5")) is not None
+    assert await little.route(TREE, EventId("e45")) is not None
+    least = History(store, shapes_bytes_max=10 * NODE_BYTES, view_bytes_max=20 * NODE_BYTES)
+    with pytest.raises(QueryError, match="too many for its past"):
+        await least.as_of(TREE, 64)
+    assert outlined(await least.as_of(TREE, 10)) == outlined(await history.as_of(TREE, 10))
     await store.close()
     await world.close()
 
@@ -120,3 +130,75 @@ async def test_what_was_kept_of_another_history_is_not_believed(tmp_path: Path) 
     assert await history.route(TREE, EventId("e30")) == await fresh.route(TREE, EventId("e30"))
     await first.close()
     await second.close()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_module, "LOG_PER_READ", 4)
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_route_that_is_cut_off_leaves_what_was_replayed(tmp_path: Path) -> None:
+    world = World(tmp_path / "store.db")
+    for number in range(48):
+        await world.put(turn(number))
+    store = Counting.make(tmp_path / "store.db", leases=None)
+    history = History(store)
+    store.stuck = TREE, 40
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await history.route(TREE, EventId("e47"))
+    store.stuck, store.read = None, 0
+    found = await history.route(TREE, EventId("e47"))
+    assert store.read <= 48 - 40 + 1
+    assert found == await History(world.store).route(TREE, EventId("e47"))
+    await store.close()
+    await world.close()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_thread_that_goes_on_changes_nothing_that_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path / "store.db")
+    for number in range(24):
+        await world.put(turn(number))
+    history = History(world.store)
+    kept: list[bool] = []
+
+    async def later(catch_up: Callable[[Sequence[LogEntry]], None], entries: Sequence[LogEntry]) -> None:
+        async def work() -> None:
+            await asyncio.sleep(1)
+            kept.append(history._last is not None and history._last[1] is view)
+            catch_up(entries)
+
+        view = catch_up.__self__  # type: ignore[attr-defined]
+        # As of a thread: whoever waits for it can be cut off, and it goes on.
+        await asyncio.shield(asyncio.ensure_future(work()))
+
+    with monkeypatch.context() as slow:
+        slow.setattr(history_module, "_aside", later)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(2.5):
+                await history.route(TREE, EventId("e23"))
+        found = await history.route(TREE, EventId("e20"))
+    assert len(kept) > 5
+    assert not any(kept), "what changes in a thread is nobody else's to begin from"
+    assert found == await History(world.store).route(TREE, EventId("e20"))
+    assert await history.route(TREE, EventId("e23")) == await History(world.store).route(TREE, EventId("e23"))
+    await world.close()
+
+
+async def test_a_tree_that_takes_long_holds_up_no_other(tmp_path: Path) -> None:
+    world, other = World(tmp_path / "store.db"), TreeId("other")
+    await world.put(*turns(range(8)), *(turn(number, tree=other) for number in range(8)))
+    store = Counting.make(tmp_path / "store.db", leases=None)
+    store.stuck = TREE, 0
+    history = History(store)
+    slow = [asyncio.create_task(history.as_of(TREE, 1)) for _ in range(5)]
+    await asyncio.sleep(1)
+    async with asyncio.timeout(1):
+        assert len(await history.as_of(other, 1)) > 1
+    for each in slow:
+        each.cancel()
+    await asyncio.gather(*slow, return_exceptions=True)
+    await store.close()
+    await world.close()
