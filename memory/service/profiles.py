@@ -4,7 +4,8 @@ Who speaks in a tree, and what they are about (H-MEM, section 3.1: an episode ke
 The paper's model is given the profile together with the memories that were found. Here it is kept by speaker, made of what they
 said: key phrases, the statements that they make of themselves, and when they spoke. A profile is made when it is first asked for,
 of the whole tree, and follows the change log from then on; it lives in the process, and in the store only in the turns that it is
-made of, so that nothing that is forgotten there outlives its next use.
+made of, so that nothing that is forgotten there outlives its next use. Whoever is cut off while it is made leaves what was read so
+far to the next one who asks.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from weakref import WeakValueDictionary
 
 from memory.changes import Annotate, Create, Grow, Link, LogEntry, Move, Rewrite
@@ -27,13 +29,19 @@ from memory.structures.registry import KINDS
 from memory.structures.weights import weight
 
 TREES_MAX = 64
+BYTES_MAX = 256_000_000
+"""Memory of all trees together, roughly; the least recently asked leave. One may exceed it alone."""
+TOLD_BYTES, TURN_BYTES = 1_500, 100
+"""Memory of a statement with its words, and of a turn that no phrases stand for yet or a conversation, roughly."""
 SPEAKERS_MAX = 1_000
 """Of a tree; those who come later have no profile."""
 FACTS_KEPT = 400
 """Of a speaker; of more the best are kept."""
 FACTS_MAX = 100
 TEXTS_PER_CALL = 200
-LOG_PER_READ = 500
+LOG_PER_READ = 100
+INLINE_CHARACTERS_MAX = 4_000
+"""Of texts whose statements are found in the event loop's thread, which takes milliseconds; of more in another."""
 ALIKE = 0.6
 """Share of words in common from which on two facts are one, and the later stands."""
 _KNOWN = (Create, Move, Grow, Rewrite, Annotate, Link)
@@ -65,16 +73,24 @@ class _Known:
     phrases: tuple[str, ...] = ()
     covered: int = 0
     """Turns that the phrases stand for."""
-    unread: list[str] = field(default_factory=list)
-    """Texts that they do not stand for yet."""
+    unread: list[NodeId] = field(default_factory=list)
+    """Leaves that they do not stand for yet; their texts stay in the store."""
 
 
 @dataclass(slots=True)
 class _Kept:
     """A tree's speakers, as of a commit."""
 
-    seq: int
-    losses: int
+    seq: int = 0
+    at: datetime | None = None
+    """When that commit was made; tells it from one of the same number in another history."""
+    losses: int = -1
+    through: int = -1
+    """Mark of the last leaf that was read of the whole tree."""
+    whole: bool = False
+    """Whether all leaves as of the commit were."""
+    bytes: int = 0
+    """As of the last use."""
     speakers: dict[str, _Known] = field(default_factory=dict)
     latest: float = float("-inf")
 
@@ -86,11 +102,15 @@ class Profiles:
     Args:
         store: the trees.
         keywords: finds key phrases.
-        statements: finds facts.
+        statements: finds facts; from any thread.
+        bytes_max: memory of all trees together.
     """
 
-    def __init__(self, *, store: TreeStore, keywords: KeywordExtractor, statements: StatementFinder) -> None:
+    def __init__(
+        self, *, store: TreeStore, keywords: KeywordExtractor, statements: StatementFinder, bytes_max: int = BYTES_MAX
+    ) -> None:
         self._store = store
+        self._bytes_max = bytes_max
         self._keywords = keywords
         self._statements = statements
         self._kept: OrderedDict[TreeId, _Kept] = OrderedDict()
@@ -121,7 +141,7 @@ class Profiles:
             known = kept.speakers.get(speaker)
             if known is None:
                 return None
-            await self._read(known)
+            await self._read(tree, known)
             weighed = [(each, _weight(info, each, kept.latest)) for each in known.told]
             return Profile(
                 tree=tree,
@@ -138,23 +158,36 @@ class Profiles:
     async def _fresh(self, info: TreeInfo) -> _Kept:
         """The tree's speakers, as of its last commit."""
         losses = self._store.losses(info.id)
-        kept = self._kept.pop(info.id, None)
-        if kept is None or kept.losses != losses or not await self._follow(info, kept):
-            kept = await self._made(info, losses)
-        self._kept[info.id] = kept
-        if len(self._kept) > TREES_MAX:
-            self._kept.popitem(last=False)
+        kept = self._kept.pop(info.id, None) or _Kept()
+        try:
+            if kept.losses != losses or not await self._is_of(info, kept) or not await self._level(info, kept):
+                kept = _Kept(seq=info.seq, at=await self._made_at(info.id, info.seq), losses=losses)
+                await self._make(info.id, kept)
+        finally:
+            # Whoever is cut off leaves what was read to the next.
+            self._keep(info.id, kept)
         return kept
 
-    async def _made(self, info: TreeInfo, losses: int) -> _Kept:
-        kept = _Kept(seq=info.seq, losses=losses)
-        async for node in self._store.all_nodes(info.id):
-            if node.mark >> MARK_BITS <= info.seq:
-                self._add(kept, node)
-        return kept
+    def _keep(self, tree: TreeId, kept: _Kept) -> None:
+        kept.bytes = sum(TOLD_BYTES * len(known.told) + TURN_BYTES * len(known.unread) for known in kept.speakers.values())
+        kept.bytes += sum(TURN_BYTES * len(known.conversations) for known in kept.speakers.values())
+        self._kept[tree] = kept
+        total = sum(each.bytes for each in self._kept.values())
+        while len(self._kept) > 1 and (total > self._bytes_max or len(self._kept) > TREES_MAX):
+            total -= self._kept.popitem(last=False)[1].bytes
 
-    async def _follow(self, info: TreeInfo, kept: _Kept) -> bool:
+    async def _is_of(self, info: TreeInfo, kept: _Kept) -> bool:
+        """Whether the store's commit of that number is the one that was read once: it may have been restored from a copy since."""
+        return kept.seq <= info.seq and await self._made_at(info.id, kept.seq) == kept.at
+
+    async def _made_at(self, tree: TreeId, seq: int) -> datetime | None:
+        found = await self._store.changes(tree, seq - 1, limit=1) if seq else []
+        return found[0].at if found and found[0].seq == seq else None
+
+    async def _level(self, info: TreeInfo, kept: _Kept) -> bool:
         """Bring it up to date; False when that cannot be done by adding."""
+        if not kept.whole:
+            await self._make(info.id, kept)
         while kept.seq < info.seq:
             entries = await self._store.changes(info.id, kept.seq, limit=LOG_PER_READ)
             if not entries or any(not isinstance(step, _KNOWN) for entry in entries for step in entry.steps):
@@ -162,13 +195,33 @@ class Profiles:
             await self._apply(info.id, kept, entries)
         return True
 
+    async def _make(self, tree: TreeId, kept: _Kept) -> None:
+        """Read the whole tree as of a commit, from where an earlier call was cut off."""
+        page: list[Node] = []
+        async for node in self._store.all_nodes(tree):
+            if kept.through < node.mark and node.mark >> MARK_BITS <= kept.seq:
+                page.append(node)
+            if len(page) >= TEXTS_PER_CALL:
+                await self._add_page(kept, page)
+                page = []
+        await self._add_page(kept, page)
+        kept.whole = True
+
+    async def _add_page(self, kept: _Kept, page: Sequence[Node]) -> None:
+        told = await self._told(page)
+        for node, found in zip(page, told, strict=True):
+            self._add(kept, node, found)
+        kept.through = max([kept.through, *(node.mark for node in page)])
+
     async def _apply(self, tree: TreeId, kept: _Kept, entries: Sequence[LogEntry]) -> None:
         steps = [step for entry in entries for step in entry.steps]
         leaves = [step.id for step in steps if isinstance(step, Create) and step.kind is NodeKind.LEAF]
-        nodes = await self._store.nodes(tree, leaves)
-        for leaf in leaves:
-            if leaf in nodes:
-                self._add(kept, nodes[leaf])
+        found = await self._store.nodes(tree, leaves)
+        nodes = [found[leaf] for leaf in leaves if leaf in found]
+        told = await self._told(nodes)
+        # From here on nothing is waited for: commits are taken over whole, or not at all.
+        for node, said in zip(nodes, told, strict=True):
+            self._add(kept, node, said)
         changed: dict[NodeId, dict[str, str | float]] = {}
         for step in steps:
             if isinstance(step, Annotate):
@@ -178,9 +231,14 @@ class Profiles:
                 for each in known.told:
                     if each.leaf in changed:
                         each.attributes = {**each.attributes, **changed[each.leaf]}
-        kept.seq = entries[-1].seq
+        kept.seq, kept.at = entries[-1].seq, entries[-1].at
 
-    def _add(self, kept: _Kept, node: Node) -> None:
+    async def _told(self, nodes: Sequence[Node]) -> list[list[_Told]]:
+        """What each of the nodes says of its speaker; of many found by another thread, which changes nothing that is kept."""
+        find = partial(_found, self._statements, nodes)
+        return find() if sum(len(node.text) for node in nodes) <= INLINE_CHARACTERS_MAX else await asyncio.to_thread(find)
+
+    def _add(self, kept: _Kept, node: Node, told: Sequence[_Told]) -> None:
         item = node.item
         if item is None or item.speaker is None:
             return
@@ -196,24 +254,31 @@ class Profiles:
             known.first = item.at if known.first is None else min(known.first, item.at)
             known.last = item.at if known.last is None else max(known.last, item.at)
             kept.latest = max(kept.latest, item.at.timestamp())
-        known.unread.append(node.text)
-        known.told += [told for told in self._told(node, item) if told.words]
+        known.unread.append(node.id)
+        known.told += told
         if len(known.told) > 2 * FACTS_KEPT:
             known.told = sorted(known.told, key=lambda each: -each.worth)[:FACTS_KEPT]
 
-    def _told(self, node: Node, item: Item) -> Iterable[_Told]:
-        for each in self._statements.statements(node.text):
-            words = frozenset(each.text.casefold().split())
-            yield _Told(node.id, item.event_id, each.text, words, each.worth, item.at, node.attributes)
-
-    async def _read(self, known: _Known) -> None:
-        """Have the phrases stand for everything that was said."""
+    async def _read(self, tree: TreeId, known: _Known) -> None:
+        """Have the phrases stand for everything that was said; a portion that was read is not read again."""
         while known.unread:
             some = known.unread[:TEXTS_PER_CALL]
-            found = await self._keywords.keywords(some, existing=known.phrases, covered=known.covered)
-            known.phrases = found.phrases
-            known.covered += len(some)
+            nodes = await self._store.nodes(tree, some)
+            texts = [nodes[leaf].text for leaf in some if leaf in nodes]
+            if texts:
+                found = await self._keywords.keywords(texts, existing=known.phrases, covered=known.covered)
+                known.phrases = found.phrases
+                known.covered += len(texts)
             del known.unread[: len(some)]
+
+
+def _found(statements: StatementFinder, nodes: Sequence[Node]) -> list[list[_Told]]:
+    return [[] if node.item is None or node.item.speaker is None else _of(statements, node, node.item) for node in nodes]
+
+
+def _of(statements: StatementFinder, node: Node, item: Item) -> list[_Told]:
+    found = ((each, frozenset(each.text.casefold().split())) for each in statements.statements(node.text))
+    return [_Told(node.id, item.event_id, each.text, words, each.worth, item.at, node.attributes) for each, words in found if words]
 
 
 def _weight(info: TreeInfo, told: _Told, latest: float) -> float:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,9 @@ from memory.errors import TreeNotFoundError
 from memory.model import TreeId
 from memory.records import Feedback, Turn
 from memory.results import Profile
+from memory.service import profiles as module
 from memory.service.profiles import Profiles
+from tests.fakes.clock import FakeClock
 from tests.fakes.world import TREE, World
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -40,9 +44,9 @@ def profiles(world: World) -> Profiles:
     return Profiles(store=world.store, keywords=ExtractiveKeywords(), statements=ExtractiveStatements())
 
 
-def turns(first: int, last: int) -> list[Turn]:
+def turns(first: int, last: int, tree: TreeId = TREE) -> list[Turn]:
     return [
-        Turn(tree=TREE, id=f"e{place}", speaker=who, text=text, conversation=f"c{place // 4}", at=START + timedelta(days=place))
+        Turn(tree=tree, id=f"e{place}", speaker=who, text=text, conversation=f"c{place // 4}", at=START + timedelta(days=place))
         for place, (who, text) in enumerate(SAID)
         if first <= place < last
     ]
@@ -107,3 +111,74 @@ async def test_nobody_and_nowhere(world: World) -> None:
     assert await kept.profile(TREE, "Carl") is None
     with pytest.raises(TreeNotFoundError):
         await kept.speakers(TreeId("other"))
+
+
+async def test_what_was_said_stays_in_the_store(world: World) -> None:
+    await world.put(*turns(0, 7))
+    kept = profiles(world)
+    await ana(kept)
+    speakers = kept._kept[TREE].speakers
+    unread = speakers["Ben"].unread
+    assert len(unread) == len(await world.store.nodes(TREE, unread)) == 3, "it is known by its leaf"
+    assert speakers["Ana"].unread == [], "her phrases stand for it"
+
+
+async def test_whoever_is_cut_off_leaves_what_was_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TEXTS_PER_CALL", 2)
+    monkeypatch.setattr(module, "INLINE_CHARACTERS_MAX", 0)
+    await world.put(*turns(0, 6))
+    await world.drain()
+    read: list[str] = []
+
+    class Noting(ExtractiveStatements):
+        def statements(self, text: str) -> Any:
+            read.append(text)
+            return super().statements(text)
+
+    async def aside(work: Callable[[], Any]) -> Any:
+        await asyncio.sleep(1)
+        return work()
+
+    monkeypatch.setattr(asyncio, "to_thread", aside)
+    kept = Profiles(store=world.store, keywords=ExtractiveKeywords(), statements=Noting())
+    tries = 0
+    found = None
+    while found is None:
+        tries += 1
+        assert tries < 10, "it never gets on"
+        try:
+            async with asyncio.timeout(2.5):
+                found = await kept.profile(TREE, "Ana")
+        except TimeoutError:
+            await world.put(*turns(6, 7))
+    assert tries > 1
+    assert sorted(read) == sorted(text for _, text in SAID), "each turn once"
+    anew = await ana(profiles(world))
+    assert found == replace(anew, phrases=found.phrases)
+
+
+@pytest.mark.parametrize("commits", [1, 2, 3], ids=["behind", "as far", "past"])
+async def test_what_was_kept_of_another_history_is_not_believed(tmp_path: Path, commits: int) -> None:
+    """The store was restored from an older copy and went on from there."""
+    lost = World(tmp_path / "a.db", structure="hmem", clock=FakeClock())
+    restored = World(tmp_path / "b.db", structure="hmem", clock=FakeClock(datetime(2026, 2, 1, tzinfo=UTC)))
+    for first in (0, 2):
+        await lost.put(*turns(first, first + 2))
+    for first in range(commits):
+        await restored.put(*turns(4 + first, 5 + first))
+    kept = profiles(lost)
+    await ana(kept)
+    kept._store = restored.store
+    assert await ana(kept) == await ana(profiles(restored))
+    await lost.close()
+    await restored.close()
+
+
+async def test_trees_asked_longest_ago_leave_memory_first(world: World) -> None:
+    names = [TreeId(f"t{number}") for number in range(3)]
+    for name in names:
+        await world.put(*turns(0, 7, name))
+    kept = Profiles(store=world.store, keywords=ExtractiveKeywords(), statements=ExtractiveStatements(), bytes_max=1)
+    for name in [*names, names[0]]:
+        assert len(await kept.speakers(name)) == 2
+        assert list(kept._kept) == [name]
