@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
@@ -46,6 +47,8 @@ COMPACT_GROWTH = 2
 """A tree whose segments hold this many times the rows that count and as many more as this times SEGMENT_ROWS_MAX is compacted: its
 largest segments too lose the rows that later commits superseded. One that only grows never is."""
 PAGE_BYTES = 16_384
+LOOKS_AGAIN = (0.02, 0.1, 0.5)  # seconds
+"""Pauses before a file that is being made by others is opened again."""
 WAL_BYTES_KEPT = 64 * 2**20
 
 T = TypeVar("T")
@@ -263,7 +266,7 @@ class SegmentFile:
         """Open the file, make its tables, and replace it when it is damaged or of another form."""
         try:
             with translated(self._name):
-                form = self._make_tables(self._open())
+                form = self._made()
         except StoreDamagedError:
             form = None
         if form != self._form:
@@ -271,6 +274,21 @@ class SegmentFile:
             with translated(self._name):
                 self._make_tables(self._open())
         self._opened = self._inode()
+
+    def _made(self) -> str:
+        """
+        Open the file and make its tables.
+
+        Where several processes make one file at once, one may find what stands beside it gone while it looks: that error passes.
+        """
+        for pause in LOOKS_AGAIN:
+            try:
+                return self._make_tables(self._open())
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_IOERR:
+                    raise
+            time.sleep(pause)
+        return self._make_tables(self._open())
 
     def _make_tables(self, connection: sqlite3.Connection) -> str:
         if self._path is not None:
