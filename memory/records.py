@@ -1,5 +1,5 @@
 """
-What arrives: turns, documents and feedback (design section 7), validated in one place for files, HTTP, Kafka and library use.
+What arrives: turns, documents, feedback and forgets (design section 7), validated once for files, HTTP, Kafka and library use.
 
 `parse` takes a decoded JSON object. Unknown fields are kept in `metadata`; times are ISO 8601, without a zone taken as UTC.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
@@ -104,12 +104,32 @@ class Feedback(msgspec.Struct, frozen=True, kw_only=True):
         return _digest(self.KIND, self.event, self.verdict, "" if self.chunk is None else str(self.chunk))
 
 
+_FORGOTTEN_EVENT = "Id of a turn, a document or feedback; one that has not come yet is not taken when it comes."
+_FORGOTTEN_TURNS = "Whose turns go, as far as they are in the tree."
+_FORGOTTEN_PAST = "What was said or published before this time goes, as far as it is in the tree; ISO 8601."
+
+
+class Forget(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be forgotten of a tree: one event, one conversation, or all before a time; exactly one of the three is given."""
+
+    KIND: ClassVar[Literal["forget"]] = "forget"
+
+    tree: Tree
+    id: Annotated[str, Meta(min_length=1, max_length=ID_CHARACTERS_MAX, description="The caller's id of this forget, for logs.")]
+    event: Annotated[str, Meta(min_length=1, max_length=ID_CHARACTERS_MAX, description=_FORGOTTEN_EVENT)] | None = None
+    conversation: Annotated[str, Meta(min_length=1, max_length=FIELD_CHARACTERS_MAX, description=_FORGOTTEN_TURNS)] | None = None
+    before: Annotated[datetime, Meta(description=_FORGOTTEN_PAST)] | None = None
+    at: Annotated[datetime, Meta(description="When it was asked for, ISO 8601; without a zone taken as UTC.")] | None = None
+
+
 Form = TypeVar("Form", bound=msgspec.Struct)
 
 _FIELDS: dict[type[Record], frozenset[str]] = {
     Turn: frozenset(Turn.__struct_fields__),
     Document: frozenset(Document.__struct_fields__),
 }
+SELECTORS = ("event", "conversation", "before")
+"""What a forget can name, one of them."""
 _ONLY_DOCUMENT = _FIELDS[Document] - _FIELDS[Turn]
 _REASON = re.compile(r"^(?P<reason>.*?) - at `\$\.?(?P<field>[^`]*)`$")
 _LENGTH = re.compile(r"of length [<>]= (?P<limit>\d+)")
@@ -165,25 +185,36 @@ def parse_feedback(value: object, *, tree: str | None = None) -> Feedback:
     Raises:
         RecordError: with the field that is wrong, and why.
     """
-    if not isinstance(value, Mapping):
-        raise RecordError("record", f"expected a JSON object, got {_kind(value)}")
-    given = {name: value[name] for name in Feedback.__struct_fields__ if value.get(name) is not None}
-    if value.get("type", Feedback.KIND) != Feedback.KIND:
-        raise RecordError("type", f"is {_excerpt(value['type'])}, {Feedback.KIND} was expected")
-    if tree is not None and given.setdefault("tree", tree) != tree:
-        raise RecordError("tree", f"is {_excerpt(given['tree'])}, but the feedback is of {_excerpt(tree)}")
-    for name in ("tree", "id", "event", "verdict", "at"):
+    given = _named(value, Feedback, Feedback.KIND, tree=tree, words=("event", "verdict"))
+    for name in ("event", "verdict", "at"):
         if name not in given:
             raise RecordError(name, "is missing")
-    for name in ("tree", "id", "event", "verdict"):
-        if not isinstance(given[name], str):
-            raise RecordError(name, f"expected a string, got {_kind(given[name])}")
-        _check_characters(name, given[name])
-    _check_tree(given["tree"])
     if given["verdict"] not in VERDICTS:
         raise RecordError("verdict", f"is {_excerpt(given['verdict'])}, there is {' and '.join(VERDICTS)}")
     given["at"] = parse_time("at", given["at"])
     return _convert(given, Feedback)
+
+
+def parse_forget(value: object, *, tree: str | None = None) -> Forget:
+    """
+    A forget from a decoded JSON object; fields that it does not have are passed over.
+
+    Args:
+        value: as decoded from JSON.
+        tree: the tree to take when the object names none; an object that names another one is refused.
+
+    Raises:
+        RecordError: with the field that is wrong, and why.
+    """
+    given = _named(value, Forget, Forget.KIND, tree=tree, words=("event", "conversation"))
+    chosen = [name for name in SELECTORS if name in given]
+    if len(chosen) != 1:
+        said = f"{' and '.join(chosen)} are given" if chosen else "none is given"
+        raise RecordError("event", f"of {', '.join(SELECTORS)} exactly one says what is to be forgotten; {said}")
+    for name in ("before", "at"):
+        if name in given:
+            given[name] = parse_time(name, given[name])
+    return _convert(given, Forget)
 
 
 def parse_time(name: str, value: object) -> datetime:
@@ -221,6 +252,27 @@ def tree_id(name: str) -> TreeId:
     """
     _check_tree(name)
     return TreeId(name)
+
+
+def _named(value: object, form: type[msgspec.Struct], kind: str, *, tree: str | None, words: Sequence[str]) -> dict[str, Any]:
+    """The fields that a form has and the object gives, with its tree and id, which it must have; `words` are strings if given."""
+    if not isinstance(value, Mapping):
+        raise RecordError("record", f"expected a JSON object, got {_kind(value)}")
+    given = {name: value[name] for name in form.__struct_fields__ if value.get(name) is not None}
+    if value.get("type", kind) != kind:
+        raise RecordError("type", f"is {_excerpt(value['type'])}, {kind} was expected")
+    if tree is not None and given.setdefault("tree", tree) != tree:
+        raise RecordError("tree", f"is {_excerpt(given['tree'])}, but the {kind} is of {_excerpt(tree)}")
+    for name in ("tree", "id"):
+        if name not in given:
+            raise RecordError(name, "is missing")
+    for name in ("tree", "id", *words):
+        if name in given:
+            if not isinstance(given[name], str):
+                raise RecordError(name, f"expected a string, got {_kind(given[name])}")
+            _check_characters(name, given[name])
+    _check_tree(given["tree"])
+    return given
 
 
 def _type_of(given: dict[str, Any]) -> type[Record]:

@@ -7,7 +7,7 @@ import json
 import msgspec
 
 from memory.errors import RecordError
-from memory.records import Feedback, Record, parse, parse_feedback
+from memory.records import Feedback, Forget, Record, parse, parse_feedback, parse_forget
 from memory.settings import IngestSettings
 
 RECORD_BYTES_MAX = 8 * 1024 * 1024
@@ -46,8 +46,22 @@ def decode_feedback(line: bytes, *, tree: str | None = None) -> Feedback:
     return parse_feedback(_read(line), tree=tree)
 
 
-def encode(record: Record | Feedback) -> bytes:
-    """One JSON object that `decode` makes the same record of; it says its type, whatever fields it has."""
+def decode_forget(line: bytes, *, tree: str | None = None) -> Forget:
+    """
+    A forget from one JSON object in UTF-8.
+
+    Args:
+        line: the object, as for `decode`.
+        tree: the tree to take when the object names none; an object that names another one is refused.
+
+    Raises:
+        RecordError: with the field that is wrong, and why.
+    """
+    return parse_forget(_read(line), tree=tree)
+
+
+def encode(record: Record | Feedback | Forget) -> bytes:
+    """One JSON object that the decoder of its kind makes the same record of; it says its type, whatever fields it has."""
     fields = {name: value for name, value in msgspec.structs.asdict(record).items() if value is not None and value != {}}
     return msgspec.json.encode({"type": record.KIND, **fields})
 

@@ -8,7 +8,16 @@ from memory.errors import RecordError
 
 SCHEMA_HEADER = "banyan-schema"
 """A reader takes messages without it, and refuses those of a form or version that it does not know."""
-VERSIONS = {"turn": 1, "document": 1, "feedback": 1, "summary-job": 2, "commit": 1, "dead-letter": 1, "dead-letter-replayed": 1}
+VERSIONS = {
+    "turn": 1,
+    "document": 1,
+    "feedback": 1,
+    "forget": 1,
+    "summary-job": 2,
+    "commit": 1,
+    "dead-letter": 1,
+    "dead-letter-replayed": 1,
+}
 """By the form's name. A version is raised when readers of the one before would misread, not for a field that may be left out."""
 OLDEST_READ = {"summary-job": 1}
 """Where versions before the newest are read as well, and written where readers of that one would not misread it."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from memory.records import Document, Feedback, Turn
+from memory.records import SELECTORS, Document, Feedback, Forget, Turn
 from memory.settings import IngestSettings
 from streams.commit_topic import CommitMessage
 from streams.dead_letter_topic import Replayed
@@ -44,6 +44,8 @@ class Form:
     example: Mapping[str, Any]
     extra: Mapping[str, Mapping[str, Any]]
     """Properties that the decoder takes beside the model's, and what is to be added to the model's."""
+    rules: Mapping[str, Any] = field(default_factory=dict)
+    """What holds for a message as a whole."""
 
 
 _KIND = "Says outright which of the two a record is; without it a title, source, url or published_at makes it a document."
@@ -98,6 +100,14 @@ FORMS = (
         {"type": {"const": "feedback", "description": "May be left out."}, "at": _TIME},
     ),
     Form(
+        "forget",
+        Forget,
+        "What is to be forgotten",
+        {"tree": "user-42", "id": "x-3", "event": "t-981"},
+        {"type": {"const": "forget", "description": "May be left out."}, "before": _TIME, "at": _TIME},
+        {"oneOf": [{"required": [name], "properties": {name: {"type": "string"}}} for name in SELECTORS]},
+    ),
+    Form(
         "summary-job",
         JobMessage,
         "A node whose summary is to be brought up to date",
@@ -146,8 +156,6 @@ FORMS = (
         {},
     ),
 )
-UNUSED = ("forgets",)
-"""Topics that are made and that nothing reads or writes yet."""
 
 
 def record_schema(form: Form) -> dict[str, Any]:
@@ -170,6 +178,7 @@ def record_schema(form: Form) -> dict[str, Any]:
         "$id": f"urn:banyan:{schema_of(form.name).decode().replace('/', ':')}",
         **body,
         "properties": properties,
+        **form.rules,
     }
 
 
@@ -231,6 +240,7 @@ def _channels(names: Topics) -> dict[str, tuple[Topic, Sequence[str]]]:
         "turns": (names.turns, ["turn", "document"]),
         "documents": (names.documents, ["document", "turn"]),
         "feedback": (names.feedback, ["feedback"]),
+        "forgets": (names.forgets, ["forget"]),
         "summaries": (names.summaries, ["summary-job"]),
         "commits": (names.commits, ["commit"]),
         "deadLetters": (names.dead_letters, ["dead-letter", "dead-letter-replayed"]),
@@ -247,6 +257,12 @@ def _operations(channels: Mapping[str, tuple[Topic, Sequence[str]]]) -> dict[str
             "Worker ingest cuts each into chunks and puts them into its tree, once by its id.",
         ),
         "takeFeedback": ("receive", "feedback", "Worker ingest weighs the turn or document that it is about, once by its id."),
+        "takeForgets": (
+            "receive",
+            "forgets",
+            "Worker ingest has the tree forget what it names: leaves go, summaries above them are remade without them, and what "
+            "comes after its forget is not taken.",
+        ),
         "sendSummaryJobs": ("send", "summaries", "Worker ingest names the nodes that a commit made dirty."),
         "takeSummaryJobs": ("receive", "summaries", "Worker summaries brings each node up to date."),
         "sendCommits": ("send", "commits", "Worker ingest says what it has put into a tree, at least once a commit."),
@@ -267,7 +283,7 @@ def _message(form: Form) -> dict[str, Any]:
     schemas = [schema.decode() for schema in schemas_of(form.name)]
     said = {"enum": schemas} if len(schemas) > 1 else {"const": schemas[0]}
     headers: dict[str, Any] = {SCHEMA_HEADER: {"type": "string", **said}}
-    if form.name in ("turn", "document", "feedback", "summary-job"):
+    if form.name in ("turn", "document", "feedback", "forget", "summary-job"):
         headers[REPLAYED_HEADER] = {
             "type": "string",
             "pattern": r"^[0-9]+:[0-9]+$",

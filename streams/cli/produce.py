@@ -106,10 +106,6 @@ def _traced(settings: Settings) -> Iterator[None]:
         end()
 
 
-def _about(record: Record) -> dict[str, str | int]:
-    return {"banyan.tree": record.tree, "banyan.event": record.id}
-
-
 class _Sending:
     """What is sent, and what is said about it."""
 
@@ -155,31 +151,16 @@ class _Sending:
     async def _send(self, batch: Sequence[Record], feed: Feed, progress: Progress) -> None:
         from memory.model import EventId, TreeId  # noqa: PLC0415
         from memory.results import EventResult, EventStatus  # noqa: PLC0415
-        from streams.events import encode  # noqa: PLC0415
-        from streams.producing import Message  # noqa: PLC0415
-        from streams.schema_versions import SCHEMA_HEADER, schema_of  # noqa: PLC0415
-        from streams.topics import record_key  # noqa: PLC0415
-        from streams.tracing import sent  # noqa: PLC0415
+        from streams.record_messages import message_of, topic_of  # noqa: PLC0415
 
         if not batch:
             return
-        await self._producer.send(
-            Message(
-                topic=self._topic(record),
-                value=encode(record),
-                key=record_key(record),
-                headers=[(SCHEMA_HEADER, schema_of(record.KIND)), *sent(self._topic(record), attributes=_about(record))],
-            )
-            for record in batch
-        )
+        await self._producer.send(message_of(self._names, record) for record in batch)
         for record in batch:
-            self._sent[self._topic(record)] += 1
+            self._sent[topic_of(self._names, record).name] += 1
         results = [EventResult(tree=TreeId(each.tree), id=EventId(each.id), status=EventStatus.ACCEPTED, seq=0) for each in batch]
         self._last = feed.settle(results)[-1][0]
         progress.update(self._last.position, detail=f"{counted(self._sent.total(), 'record')}, {self._rate():,.0f}/s")
-
-    def _topic(self, record: Record) -> str:
-        return (self._names.turns if record.KIND == "turn" else self._names.documents).name
 
     def _refuse(self, place: Place, reason: str) -> None:
         self._rejected += 1

@@ -7,22 +7,18 @@ import contextlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
 
 import structlog
 
 from memory.errors import BanyanError
 from memory.facade import LocalMemory
 from memory.model import EventId, TreeId
-from memory.records import Document, Feedback, Record
+from memory.records import Feedback, Record
 from memory.results import EventResult, EventStatus
 from streams.broker import Broker, BrokerUnavailableError, open_admin
-from streams.events import encode
-from streams.feedback_topic import feedback_message
 from streams.producing import Message, Producer
-from streams.schema_versions import SCHEMA_HEADER, schema_of
-from streams.topics import Topics, record_key, require
-from streams.tracing import sent
+from streams.record_messages import message_of
+from streams.topics import Topics, require
 
 LOOK_EVERY = 10.0  # seconds
 """How often a broker is asked whether it is there while nothing is sent."""
@@ -32,7 +28,6 @@ LOOK_LIMIT = 8.0  # seconds
 REFUSE_FOR = 1.0  # seconds
 """After a failure, for how long nothing is tried: a request must not wait for a broker that is known to be away."""
 
-Given = TypeVar("Given", Record, Feedback)
 _log = structlog.stdlib.get_logger("streams.query")
 
 
@@ -149,13 +144,13 @@ class KafkaWriter(Writer):
 
     async def put(self, tree: TreeId, records: Sequence[Record]) -> list[EventResult]:
         """See `Writer.put`."""
-        return await self._put(tree, records, self._message)
+        return await self._put(tree, records)
 
     async def feedback(self, tree: TreeId, feedback: Sequence[Feedback]) -> list[EventResult]:
         """See `Writer.feedback`."""
         self._let_through()
         await self._find_feedback_topic()
-        return await self._put(tree, feedback, lambda each: feedback_message(self._topics, each))
+        return await self._put(tree, feedback)
 
     async def _find_feedback_topic(self) -> None:
         """
@@ -177,9 +172,9 @@ class KafkaWriter(Writer):
         if self._away is not None and time.monotonic() - self._since < REFUSE_FOR:
             raise BrokerUnavailableError("Kafka is away", retry_after=LOOK_AGAIN)
 
-    async def _put(self, tree: TreeId, given: Sequence[Given], message: Callable[[Given], Message]) -> list[EventResult]:
+    async def _put(self, tree: TreeId, given: Sequence[Record | Feedback]) -> list[EventResult]:
         self._let_through()
-        messages = [message(each) for each in given]
+        messages = [message_of(self._topics, each) for each in given]
         # Not cancelled with the request: what is half sent is sent, and a second attempt does no harm.
         task = asyncio.create_task(self._send(messages))
         self._sending.add(task)
@@ -244,12 +239,6 @@ class KafkaWriter(Writer):
         if self._away is not None:
             _log.info("going on", what="the broker")
         self._away = None
-
-    def _message(self, record: Record) -> Message:
-        topic = (self._topics.documents if isinstance(record, Document) else self._topics.turns).name
-        about: dict[str, str | int] = {"banyan.tree": record.tree, "banyan.event": record.id}
-        headers = [(SCHEMA_HEADER, schema_of(record.KIND)), *sent(topic, attributes=about)]
-        return Message(topic=topic, value=encode(record), key=record_key(record), headers=headers)
 
 
 async def ended(writer: Writer) -> None:

@@ -13,8 +13,8 @@ from memory.structures import registry
 from memory.structures.weights import APPROVALS, APPROVED_AT, REBUTTALS
 from streams.bootstrap import open_backend
 from streams.broker import Broker
-from streams.feedback_topic import feedback_message
 from streams.producing import Producer
+from streams.record_messages import message_of
 from streams.settings import Settings, load
 from streams.topics import topics
 from tests.integration.kafka.conftest import install, variables
@@ -33,7 +33,7 @@ async def weighed_once(settings: Settings, tree: TreeId) -> None:
     producer = await Producer(Broker.of(settings)).start()
     try:
         names = topics(settings.kafka)
-        await producer.send(feedback_message(names, each) for each in (*given, *given, last))
+        await producer.send(message_of(names, each) for each in (*given, *given, last))
     finally:
         await producer.stop()
     await until(settings, tree, COUNT + len(given) + 1)

@@ -19,13 +19,13 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from memory.errors import StoreDamagedError
 from memory.local import LocalMemory, open_local
-from memory.records import Record, Turn
+from memory.records import Forget, Record, Turn
 from streams.bootstrap import store_file
 from streams.broker import Broker
-from streams.events import encode
 from streams.producing import Message, Producer
+from streams.record_messages import message_of
 from streams.settings import Settings
-from streams.topics import record_key, topics
+from streams.topics import topics
 
 ROOT = Path(__file__).parents[3]
 LIMIT = 120.0  # seconds, on a machine that does much else
@@ -122,19 +122,12 @@ def turns(count: int, *, tree: str = "t", conversations: int = 5, first: int = 0
     ]
 
 
-async def send(settings: Settings, records: Sequence[Record]) -> None:
+async def send(settings: Settings, records: Sequence[Record | Forget]) -> None:
     """Put records on their topics."""
     names = topics(settings.kafka)
     producer = await Producer(Broker.of(settings)).start()
     try:
-        await producer.send(
-            Message(
-                topic=names.turns.name if isinstance(record, Turn) else names.documents.name,
-                value=encode(record),
-                key=record_key(record),
-            )
-            for record in records
-        )
+        await producer.send(message_of(names, record) for record in records)
     finally:
         await producer.stop()
 

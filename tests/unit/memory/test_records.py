@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.errors import RecordError
-from memory.records import Document, Turn, parse, parse_feedback, parse_time, tree_id
+from memory.records import Document, Turn, parse, parse_feedback, parse_forget, parse_time, tree_id
 from memory.settings import IngestSettings
 
 TURN: dict[str, Any] = {
@@ -204,4 +204,38 @@ def test_feedback_is_read() -> None:
 def test_what_is_no_feedback_is_refused_with_its_field(change: dict[str, Any], message: str) -> None:
     with pytest.raises(RecordError) as refused:
         parse_feedback({**FEEDBACK, **change})
+    assert str(refused.value) == message
+
+
+FORGET = {"tree": "t", "id": "x1", "event": "e1"}
+
+
+def test_a_forget_names_one_event_one_conversation_or_a_time() -> None:
+    found = parse_forget({**FORGET, "at": "2026-05-08T13:56:00+02:00", "whatever": 1})
+    assert (found.event, found.conversation, found.before) == ("e1", None, None)
+    assert found.at is not None
+    assert found.at.isoformat() == "2026-05-08T11:56:00+00:00"
+    assert parse_forget({"id": "x1", "conversation": "c 7"}, tree="t").conversation == "c 7"
+    assert parse_forget({"id": "x1", "tree": "t", "before": "2026-05-08"}).before == datetime(2026, 5, 8, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"event": None}, "event: of event, conversation, before exactly one says what is to be forgotten; none is given"),
+        (
+            {"before": "2026-05-08"},
+            "event: of event, conversation, before exactly one says what is to be forgotten; event and before are given",
+        ),
+        ({"event": "a\x00"}, "event: contains the control character U+0000"),
+        ({"event": None, "conversation": ""}, "conversation: is empty"),
+        ({"event": None, "before": "soon"}, "before: 'soon' is not an ISO 8601 time such as 2026-05-08T13:56:00Z"),
+        ({"id": None}, "id: is missing"),
+        ({"tree": "a/b"}, "tree: 'a/b' is not 1 to 128 of the characters A-Z a-z 0-9 . _ : -"),
+        ({"type": "turn"}, "type: is 'turn', forget was expected"),
+    ],
+)
+def test_what_is_no_forget_is_refused_with_its_field(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecordError) as refused:
+        parse_forget({**FORGET, **change})
     assert str(refused.value) == message

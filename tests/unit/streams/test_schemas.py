@@ -16,15 +16,15 @@ from memory.changes import LogEntry
 from memory.errors import RecordError
 from memory.model import EventId, NodeId, TreeId
 from memory.ports.jobs import SummaryJob
-from memory.records import Document, Turn
+from memory.records import Document, Forget, Turn
 from streams.commit_topic import message_of
 from streams.dead_letter_topic import Replayed
 from streams.dead_letters import envelope
 from streams.deliveries import Delivery
-from streams.events import decode, encode
+from streams.events import decode, decode_forget, encode
 from streams.job_topic import JobMessage, decode_job, decode_message, job_delivery, whole_tree
 from streams.schema_versions import SCHEMA_HEADER, VERSIONS, check_schema, schemas_of
-from streams.schemas import FORMS, SCHEMA_FOLDER, UNUSED, Form, asyncapi, files, record_schema, write
+from streams.schemas import FORMS, SCHEMA_FOLDER, Form, asyncapi, files, record_schema, write
 from streams.setting_tables import KafkaSettings
 from streams.topics import topics
 
@@ -64,6 +64,8 @@ def examples() -> Iterator[tuple[str, bytes]]:
     yield "turn", encode(turn)
     yield "turn", encode(Turn(tree="t", id="1", text="a"))
     yield "document", encode(Document(tree="t", id="1", text="a", title="b", published_at=datetime(2026, 1, 1, tzinfo=UTC)))
+    yield "forget", encode(Forget(tree="t", id="x", event="1"))
+    yield "forget", encode(Forget(tree="t", id="x", before=datetime(2026, 1, 1, tzinfo=UTC), at=datetime(2026, 1, 1, tzinfo=UTC)))
     yield "summary-job", job_delivery("s", SummaryJob(tree=TreeId("t"), node=NodeId("n"), seq=3)).value or b""
     entry = LogEntry(seq=3, at=datetime(2026, 1, 1, tzinfo=UTC), steps=(), events=(EventId("e"),))
     yield "commit", msgspec.json.encode(message_of(TreeId("t"), entry))
@@ -147,12 +149,43 @@ def test_only_what_stands_for_a_whole_tree_says_what_older_workers_refuse() -> N
         check_schema(((SCHEMA_HEADER, b"summary-job/3"),), "summary-job")
 
 
-def test_every_topic_is_in_the_document_or_said_to_be_unused() -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"more": 1},
+        {"type": "forget"},
+        {"type": "turn"},
+        {"event": None},
+        {"event": None, "conversation": "c-7"},
+        {"event": None, "before": "2026-05-08"},
+        {"conversation": None, "before": None, "at": "2026-05-08T13:56:00Z"},
+        {"conversation": "c-7"},
+        {"before": "2026-05-08"},
+        {"event": ""},
+        {"event": 5},
+        {"event": "i" * 257},
+        {"event": None, "conversation": "s" * 1025},
+        {"event": None, "before": 5},
+        {"id": ""},
+        {"id": None},
+        {"tree": "a b"},
+    ],
+    ids=lambda change: json.dumps(change)[:40],
+)
+def test_schema_and_decoder_agree_on_forgets(change: Mapping[str, Any]) -> None:
+    value = {**BY_NAME["forget"].example, **change}
+    try:
+        decode_forget(json.dumps(value).encode())
+        taken = True
+    except RecordError:
+        taken = False
+    assert validator("forget").is_valid(value) is taken
+
+
+def test_every_topic_is_in_the_document() -> None:
     addresses = {channel["address"] for channel in asyncapi()["channels"].values()}
-    names = topics(KafkaSettings())
-    unused = {getattr(names, name).name for name in UNUSED}
-    assert addresses | unused == {topic.name for topic in names.all}
-    assert not addresses & unused
+    assert addresses == {topic.name for topic in topics(KafkaSettings()).all}
 
 
 def references(value: Any) -> Iterator[str]:
