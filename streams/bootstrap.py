@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from memory.errors import SettingError
 from streams.settings import Settings
 
 if TYPE_CHECKING:
+    from memory.adapters.openai.client import Endpoint
     from memory.local import LocalMemory
     from memory.ports.budget import CallBudget, Rate
     from memory.ports.claims import NodeClaims
@@ -412,12 +413,7 @@ def _random(_settings: Settings, _model: str) -> Navigator:
 def _openai_moves(settings: Settings, model: str) -> Navigator:
     from memory.adapters.openai.navigator import OpenAINavigator  # noqa: PLC0415
 
-    return OpenAINavigator(
-        model=model,
-        api_key=settings.openai.api_key.reveal() if settings.openai.api_key else None,
-        base_url=settings.openai.base_url,
-        timeout=settings.openai.timeout.total_seconds(),
-    )
+    return OpenAINavigator(model=model, endpoint=openai_endpoint(settings))
 
 
 def _no_labels(_settings: Settings, _model: str) -> None:
@@ -427,7 +423,7 @@ def _no_labels(_settings: Settings, _model: str) -> None:
 def _openai_labels(settings: Settings, model: str) -> LabelExtractor:
     from memory.adapters.openai.labels import OpenAILabels  # noqa: PLC0415
 
-    return OpenAILabels(model=model, **_reached(settings))
+    return OpenAILabels(model=model, endpoint=openai_endpoint(settings))
 
 
 def _extractive_keywords(_settings: Settings, _model: str, _budget: CallBudget | None) -> KeywordExtractor:
@@ -439,7 +435,7 @@ def _extractive_keywords(_settings: Settings, _model: str, _budget: CallBudget |
 def _openai_keywords(settings: Settings, model: str, budget: CallBudget | None) -> KeywordExtractor:
     from memory.adapters.openai.keywords import OpenAIKeywords  # noqa: PLC0415
 
-    return OpenAIKeywords(model=model, budget=budget, **_reached(settings))
+    return OpenAIKeywords(model=model, budget=budget, endpoint=openai_endpoint(settings))
 
 
 def _no_filter(_settings: Settings, _model: str) -> None:
@@ -449,17 +445,19 @@ def _no_filter(_settings: Settings, _model: str) -> None:
 def _openai_filter(settings: Settings, model: str) -> ContextFilter:
     from memory.adapters.openai.context_filter import OpenAIContextFilter  # noqa: PLC0415
 
-    return OpenAIContextFilter(model=model, **_reached(settings))
+    return OpenAIContextFilter(model=model, endpoint=openai_endpoint(settings))
 
 
-def _reached(settings: Settings) -> dict[str, Any]:
-    """How a model behind the OpenAI API is reached, as its adapters take it."""
+def openai_endpoint(settings: Settings) -> Endpoint:
+    """Where models behind the OpenAI API are reached."""
+    from memory.adapters.openai.client import Endpoint  # noqa: PLC0415
+
     openai = settings.openai
-    return {
-        "api_key": openai.api_key.reveal() if openai.api_key else None,
-        "base_url": openai.base_url,
-        "timeout": openai.timeout.total_seconds(),
-    }
+    return Endpoint(
+        api_key=openai.api_key.reveal() if openai.api_key else None,
+        base_url=openai.base_url,
+        timeout_s=openai.timeout.total_seconds(),
+    )
 
 
 _FOR_TESTS = "hashing"

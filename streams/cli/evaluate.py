@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -264,19 +264,12 @@ class _Evaluation:
 
     async def _examine(self, exams: dict[str, list[Exam]], model: str, judging: _Judging) -> dict[str, Marks] | None:
         """None when the user did not want to, or nobody could be asked."""
-        from memory.adapters.openai.client import Endpoint  # noqa: PLC0415
+        from streams.bootstrap import openai_endpoint  # noqa: PLC0415
         from streams.evaluation.chat import Chat, Replies  # noqa: PLC0415
         from streams.evaluation.judge import estimate, examine  # noqa: PLC0415
 
         settings = self._session.settings
-        openai = settings.openai
-        endpoint = Endpoint(
-            base_url=openai.base_url,
-            api_key=openai.api_key.reveal() if openai.api_key else None,
-            timeout_s=openai.timeout.total_seconds(),
-            attempts=6,
-            wait_max_s=120.0,
-        )
+        endpoint = replace(openai_endpoint(settings), attempts=6, wait_max_s=120.0)
         folder = judging.cache or (settings.cache_dir or Path.home() / ".cache" / "banyan") / "eval"
         chat = Chat(model=model, endpoint=endpoint, replies=Replies(folder))
         try:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from memory.adapters.openai.client import Endpoint, call, open_client
+from memory.adapters.openai.client import Endpoint
+from memory.adapters.openai.model import ChatModel
 from memory.errors import PermanentError, TransientError
 from memory.ports.summarizer import estimate_tokens
 
@@ -107,10 +108,15 @@ class Chat:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._model = model
-        self._endpoint = endpoint
         self._replies = replies
-        self._sleep = sleep
-        self._client = open_client(endpoint)
+        self._chat = ChatModel(
+            model=model,
+            endpoint=endpoint,
+            variable="--judge",
+            transient=ChatError,
+            permanent=RefusedPromptError,
+            sleep=sleep,
+        )
         self._spent = Spent()
 
     def known(self, prompt: str) -> Reply | None:
@@ -133,15 +139,7 @@ class Chat:
         if kept is not None:
             self._spent = replace(self._spent, known=self._spent.known + 1)
             return kept
-        answer = await call(
-            lambda: self._request(prompt),
-            endpoint=self._endpoint,
-            what=f"openai:{self._model}",
-            transient=ChatError,
-            permanent=RefusedPromptError,
-            unreadable=ChatError,
-            sleep=self._sleep,
-        )
+        answer = await self._chat.repeated(lambda: self._chat.create([{"role": "user", "content": prompt}]))
         reply = _reply(answer, prompt)
         self._spent = replace(
             self._spent,
@@ -155,18 +153,7 @@ class Chat:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.close()
-
-    async def _request(self, prompt: str) -> ChatCompletion:
-        from openai.types.chat import ChatCompletion  # noqa: PLC0415  # optional, and slow to import
-
-        answer: object = await self._client.chat.completions.create(
-            model=self._model, messages=[{"role": "user", "content": prompt}]
-        )
-        # The library hands out a page of text as a string, and any JSON object as an answer.
-        if not isinstance(answer, ChatCompletion):
-            raise ValueError(f"{type(answer).__name__} instead of an answer")  # noqa: TRY004  # `call` takes it for unreadable
-        return answer
+        await self._chat.close()
 
 
 def _reply(answer: ChatCompletion, prompt: str) -> Reply:

@@ -8,7 +8,7 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -63,6 +63,10 @@ class Endpoint:
         parts = urlsplit(self.base_url or DEFAULT_BASE_URL)
         port = f":{parts.port}" if parts.port else ""
         return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+
+    def waited_for(self) -> Endpoint:
+        """The same for what somebody waits for: two attempts at the most, and at most 5 s between them."""
+        return replace(self, attempts=min(self.attempts, 2), wait_max_s=min(self.wait_max_s, 5.0))
 
 
 def open_client(endpoint: Endpoint) -> openai.AsyncOpenAI:

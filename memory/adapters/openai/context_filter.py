@@ -10,8 +10,9 @@ from typing import Final
 
 from memory.adapters.openai.chat import Chat, Spent
 from memory.adapters.openai.client import Endpoint
+from memory.adapters.openai.model import ChatAdapter
 from memory.adapters.openai.summarizer import UnusableError
-from memory.errors import FilterError, PermanentError, SettingError
+from memory.errors import FilterError
 from memory.ports import context_filter as ports
 from memory.ports.summarizer import estimate_tokens
 
@@ -40,47 +41,38 @@ ROOM: Final = 500
 _WORD = re.compile(r"\w+")
 
 
-class OpenAIContextFilter(ports.ContextFilter):
+class OpenAIContextFilter(ChatAdapter[Chat], ports.ContextFilter):
     """
     Contexts filtered by a chat model over the OpenAI API.
 
     Args:
         model: the model's name at the server.
-        api_key: needed by OpenAI itself; never shown.
-        base_url: None is OpenAI itself.
-        timeout: seconds for one attempt.
-        attempts: tries of one request, the first included, at least 1. Somebody waits for the answer.
-        wait_max: longest wait between two tries, in seconds.
+        endpoint: where it is, and how patiently it is asked: twice at most, since somebody waits.
         sleep: waits between tries.
         today: the question's date; None takes the day in UTC.
 
     Raises:
-        SettingError: the library openai is missing, there is no key, or the address is none.
+        SettingError: no model's name, the library openai is missing, there is no key, or the address is none.
     """
 
     def __init__(
         self,
         *,
         model: str,
-        api_key: str | None,
-        base_url: str | None = None,
-        timeout: float = 30.0,  # the time-out of requests, not of this call
-        attempts: int = 2,
-        wait_max: float = 5.0,
+        endpoint: Endpoint,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         today: Callable[[], date] | None = None,
     ) -> None:
-        endpoint = Endpoint(base_url=base_url, api_key=api_key, timeout_s=timeout, attempts=attempts, wait_max_s=wait_max)
-        self._chat = Chat(model=model, endpoint=endpoint, variable="BANYAN_CONTEXT_FILTER", transient=FilterError, sleep=sleep)
+        chat = Chat(
+            model=model,
+            endpoint=endpoint.waited_for(),
+            variable="BANYAN_CONTEXT_FILTER",
+            transient=FilterError,
+            permanent=FilterError,
+            sleep=sleep,
+        )
+        super().__init__(chat)
         self._today = today or (lambda: datetime.now(UTC).date())
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(model={self.name!r}, base_url={self._chat.shown_url!r})"
-
-    @property
-    def name(self) -> str:
-        """`openai:` and the model."""
-        return self._chat.name
 
     async def keep(self, question: str, passages: Sequence[str]) -> str:
         """
@@ -97,19 +89,11 @@ class OpenAIContextFilter(ports.ContextFilter):
                 SYSTEM, prompt, Spent(), answer_tokens=estimate_tokens(texts) // 2, characters_max=len(texts) + ROOM
             )
         except UnusableError as error:
-            raise FilterError(f"{self.name} at {self._chat.shown_url} did not filter, twice: {error}.") from error
-        except SettingError:
-            raise
-        except PermanentError as error:
-            raise FilterError(str(error)) from error
+            raise FilterError(f"{self._chat.where} did not filter, twice: {error}.") from error
         own = own_words(answer, texts)
         if own < OWN_WORDS_MIN:
             raise FilterError(f"{self.name} did not filter: {1 - own:.0%} of what it answered is not of the memory.")
         return answer
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._chat.close()
 
 
 def own_words(answer: str, texts: str) -> float:

@@ -9,6 +9,7 @@ from typing import Final
 
 from memory.adapters.openai.chat import Chat, Spent
 from memory.adapters.openai.client import Endpoint
+from memory.adapters.openai.model import ChatAdapter
 from memory.adapters.openai.summarizer import UnusableError
 from memory.errors import SummarizerAnswerError, SummarizerError
 from memory.ports import keywords as ports
@@ -40,7 +41,7 @@ _MARKS = re.compile(r"\A(?:\s*(?:\d+[.)]\s|[-*•]))?[\s\"'“”]*|[\s.\"'“�
 _LABEL = re.compile(r"\A\s*key\s?words?\s*:\s*", re.IGNORECASE)
 
 
-class OpenAIKeywords(ports.KeywordExtractor):
+class OpenAIKeywords(ChatAdapter[Chat], ports.KeywordExtractor):
     """
     Keywords by a chat model over the OpenAI API.
 
@@ -48,42 +49,25 @@ class OpenAIKeywords(ports.KeywordExtractor):
 
     Args:
         model: the model's name at the server.
-        api_key: needed by OpenAI itself; never shown.
-        base_url: None is OpenAI itself.
-        timeout: seconds for one attempt.
-        attempts: tries of one request, the first included, at least 1.
-        wait_max: longest wait between two tries, in seconds.
+        endpoint: where it is, and how patiently it is asked.
         sleep: waits between tries.
         budget: of the provider, which each call waits for; None for no limits but the server's own.
 
     Raises:
-        SettingError: the library openai is missing, there is no key, or the address is none.
+        SettingError: no model's name, the library openai is missing, there is no key, or the address is none.
     """
 
     def __init__(
         self,
         *,
         model: str,
-        api_key: str | None,
-        base_url: str | None = None,
-        timeout: float = 30.0,  # the time-out of requests, not of this call
-        attempts: int = 3,
-        wait_max: float = 10.0,
+        endpoint: Endpoint,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         budget: CallBudget | None = None,
     ) -> None:
-        endpoint = Endpoint(base_url=base_url, api_key=api_key, timeout_s=timeout, attempts=attempts, wait_max_s=wait_max)
-        self._chat = Chat(
-            model=model, endpoint=endpoint, variable="BANYAN_KEYWORDS", transient=SummarizerError, sleep=sleep, budget=budget
+        super().__init__(
+            Chat(model=model, endpoint=endpoint, variable="BANYAN_KEYWORDS", transient=SummarizerError, sleep=sleep, budget=budget)
         )
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(model={self.name!r}, base_url={self._chat.shown_url!r})"
-
-    @property
-    def name(self) -> str:
-        """`openai:` and the model."""
-        return self._chat.name
 
     @property
     def tokens_max(self) -> int:
@@ -113,11 +97,7 @@ class OpenAIKeywords(ports.KeywordExtractor):
             phrases = read(answer)
             if phrases:
                 return Keywords(phrases=phrases, calls=spent.calls, tokens_in=spent.tokens_in, tokens_out=spent.tokens_out)
-        raise SummarizerAnswerError(f"{self.name} at {self._chat.shown_url} gave no usable keywords, twice: {reason}.")
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._chat.close()
+        raise SummarizerAnswerError(f"{self._chat.where} gave no usable keywords, twice: {reason}.")
 
 
 def read(answer: str) -> tuple[str, ...]:

@@ -7,9 +7,10 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from memory.adapters.openai.client import Endpoint, call, open_client
+from memory.adapters.openai.client import Endpoint
+from memory.adapters.openai.model import ChatAdapter
 from memory.adapters.openai.structured import StructuredChat
-from memory.errors import BanyanError, LabelError, SettingError
+from memory.errors import LabelError
 from memory.ports import labels as ports
 from memory.ports.labels import Labels
 
@@ -46,49 +47,36 @@ ANSWERS_MAX: Final = 3
 """Answers that are asked for until one is of the form."""
 
 
-class OpenAILabels(ports.LabelExtractor):
+class OpenAILabels(ChatAdapter[StructuredChat], ports.LabelExtractor):
     """
     Labels by a chat model over the OpenAI API.
 
     Args:
         model: the model's name at the server.
-        api_key: needed by OpenAI itself; never shown.
-        base_url: None is OpenAI itself.
-        timeout: seconds for one attempt.
-        attempts: tries of one request, the first included, at least 1.
-        wait_max: longest wait between two tries, in seconds.
+        endpoint: where it is; asked as patiently as `StructuredChat` does.
         sleep: waits between tries.
 
     Raises:
-        SettingError: the library openai is missing, there is no key, or the address is none.
+        SettingError: no model's name, the library openai is missing, there is no key, or the address is none.
     """
 
     def __init__(
         self,
         *,
         model: str,
-        api_key: str | None,
-        base_url: str | None = None,
-        timeout: float = 30.0,  # the time-out of requests, not of this call
-        attempts: int = 2,
-        wait_max: float = 5.0,
+        endpoint: Endpoint,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        if not model:
-            raise SettingError("Labels need a model's name: set BANYAN_LABELS to openai:<model>.")
-        self._model = model
-        self._endpoint = Endpoint(base_url=base_url, api_key=api_key, timeout_s=timeout, attempts=attempts, wait_max_s=wait_max)
-        self._sleep = sleep
-        self._client = open_client(self._endpoint)
-        self._chat = StructuredChat(self._client, model=model, name="placements", schema=SCHEMA)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(model={self._model!r}, base_url={self._endpoint.shown_url!r})"
-
-    @property
-    def name(self) -> str:
-        """`openai:` and the model."""
-        return f"openai:{self._model}"
+        chat = StructuredChat(
+            model=model,
+            endpoint=endpoint,
+            variable="BANYAN_LABELS",
+            error=LabelError,
+            form="placements",
+            schema=SCHEMA,
+            sleep=sleep,
+        )
+        super().__init__(chat)
 
     @property
     def texts_max(self) -> int:
@@ -100,32 +88,12 @@ class OpenAILabels(ports.LabelExtractor):
         prompt = asked(texts, known)
         wrong = ""
         for _ in range(ANSWERS_MAX):
-            answer = await self._answer(f"{prompt}\n\nYour last answer could not be used: {wrong}" if wrong else prompt)
+            answer = await self._chat.ask(SYSTEM, f"{prompt}\n\nYour last answer could not be used: {wrong}" if wrong else prompt)
             try:
                 return read(answer, len(texts))
             except ValueError as error:
                 wrong = str(error)
-        raise LabelError(f"{self.name} at {self._endpoint.shown_url} gave no usable labels in {ANSWERS_MAX} answers: {wrong}")
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
-
-    async def _answer(self, prompt: str) -> str:
-        try:
-            return await call(
-                lambda: self._chat.ask(SYSTEM, prompt),
-                endpoint=self._endpoint,
-                what=self.name,
-                transient=LabelError,
-                permanent=LabelError,
-                unreadable=LabelError,
-                sleep=self._sleep,
-            )
-        except (LabelError, SettingError):
-            raise
-        except BanyanError as error:
-            raise LabelError(str(error)) from error
+        raise LabelError(f"{self._chat.where} gave no usable labels in {ANSWERS_MAX} answers: {wrong}")
 
 
 def asked(texts: Sequence[str], known: Sequence[Labels]) -> str:

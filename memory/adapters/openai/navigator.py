@@ -8,9 +8,10 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from memory.adapters.openai.client import Endpoint, call, open_client
+from memory.adapters.openai.client import Endpoint
+from memory.adapters.openai.model import ChatAdapter
 from memory.adapters.openai.structured import StructuredChat
-from memory.errors import BanyanError, NavigatorError, SettingError
+from memory.errors import NavigatorError
 from memory.ports import navigator as ports
 from memory.ports.navigator import Action, Choice, Situation, WalkStep
 
@@ -87,7 +88,7 @@ _ACTION = re.compile(r"\baction\b\W{0,6}([UDLRSOI])\b", re.IGNORECASE)
 _REASON = re.compile(r"\breason\b\W{0,4}(.+)", re.IGNORECASE | re.DOTALL)
 
 
-class OpenAINavigator(ports.Navigator):
+class OpenAINavigator(ChatAdapter[StructuredChat], ports.Navigator):
     """
     Moves chosen by a chat model over the OpenAI API.
 
@@ -96,43 +97,30 @@ class OpenAINavigator(ports.Navigator):
 
     Args:
         model: the model's name at the server.
-        api_key: needed by OpenAI itself; never shown.
-        base_url: None is OpenAI itself.
-        timeout: seconds for one attempt.
-        attempts: tries of one request, the first included, at least 1.
-        wait_max: longest wait between two tries, in seconds.
+        endpoint: where it is; asked as patiently as `StructuredChat` does.
         sleep: waits between tries.
 
     Raises:
-        SettingError: the library openai is missing, there is no key, or the address is none.
+        SettingError: no model's name, the library openai is missing, there is no key, or the address is none.
     """
 
     def __init__(
         self,
         *,
         model: str,
-        api_key: str | None,
-        base_url: str | None = None,
-        timeout: float = 30.0,  # the time-out of requests, not of this call
-        attempts: int = 2,
-        wait_max: float = 5.0,
+        endpoint: Endpoint,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        if not model:
-            raise SettingError("The agent needs a model's name: set BANYAN_NAVIGATOR to openai:<model>.")
-        self._model = model
-        self._endpoint = Endpoint(base_url=base_url, api_key=api_key, timeout_s=timeout, attempts=attempts, wait_max_s=wait_max)
-        self._sleep = sleep
-        self._client = open_client(self._endpoint)
-        self._chat = StructuredChat(self._client, model=model, name="move", schema=SCHEMA)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(model={self._model!r}, base_url={self._endpoint.shown_url!r})"
-
-    @property
-    def name(self) -> str:
-        """`openai:` and the model."""
-        return f"openai:{self._model}"
+        chat = StructuredChat(
+            model=model,
+            endpoint=endpoint,
+            variable="BANYAN_NAVIGATOR",
+            error=NavigatorError,
+            form="move",
+            schema=SCHEMA,
+            sleep=sleep,
+        )
+        super().__init__(chat)
 
     async def choose(self, situation: Situation) -> Choice:
         """
@@ -142,26 +130,7 @@ class OpenAINavigator(ports.Navigator):
             NavigatorError: the model is away, refuses for now, or the server answers with what is no answer.
             SettingError: the key or the model was refused (401, 403, 404); says what to check.
         """
-        prompt = asked(situation)
-        try:
-            answer = await call(
-                lambda: self._chat.ask(SYSTEM, prompt),
-                endpoint=self._endpoint,
-                what=self.name,
-                transient=NavigatorError,
-                permanent=NavigatorError,
-                unreadable=NavigatorError,
-                sleep=self._sleep,
-            )
-        except (NavigatorError, SettingError):
-            raise
-        except BanyanError as error:
-            raise NavigatorError(str(error)) from error
-        return read(answer)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
+        return read(await self._chat.ask(SYSTEM, asked(situation)))
 
 
 def asked(situation: Situation) -> str:

@@ -7,6 +7,7 @@ from datetime import date
 
 import pytest
 
+from memory.adapters.openai.client import Endpoint
 from memory.adapters.openai.context_filter import OpenAIContextFilter, own_words
 from memory.errors import FilterError, SettingError
 from tests.fakes.openai_server import FakeOpenAIServer, Kind
@@ -26,7 +27,10 @@ async def no_sleep(_: float) -> None:
 
 def made(server: FakeOpenAIServer) -> OpenAIContextFilter:
     return OpenAIContextFilter(
-        model="m", api_key="sk-secret", base_url=server.base_url, timeout=2.0, sleep=no_sleep, today=lambda: date(2026, 6, 1)
+        model="m",
+        endpoint=Endpoint(api_key="sk-secret", base_url=server.base_url, timeout_s=2.0),
+        sleep=no_sleep,
+        today=lambda: date(2026, 6, 1),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from memory.adapters.openai.client import Endpoint
 from memory.adapters.openai.keywords import PHRASES_MAX, OpenAIKeywords, read
 from memory.errors import SettingError, SummarizerAnswerError, SummarizerError
 from tests.fakes.openai_server import FakeOpenAIServer, Kind
@@ -24,7 +25,9 @@ async def no_sleep(_: float) -> None:
 
 
 def extractor(server: FakeOpenAIServer) -> OpenAIKeywords:
-    return OpenAIKeywords(model="m", api_key="sk-secret", base_url=server.base_url, timeout=2.0, sleep=no_sleep)
+    return OpenAIKeywords(
+        model="m", endpoint=Endpoint(api_key="sk-secret", base_url=server.base_url, timeout_s=2.0), sleep=no_sleep
+    )
 
 
 async def test_the_model_is_asked_as_the_paper_asks(server: FakeOpenAIServer) -> None:
@@ -91,7 +94,7 @@ async def test_no_secret_is_shown(server: FakeOpenAIServer) -> None:
 
 def test_a_model_is_needed() -> None:
     with pytest.raises(SettingError, match="BANYAN_KEYWORDS"):
-        OpenAIKeywords(model="", api_key="k")
+        OpenAIKeywords(model="", endpoint=Endpoint(api_key="k"))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from memory.adapters.openai.client import Endpoint
 from memory.adapters.openai.labels import ANSWERS_MAX, LABEL_CHARACTERS_MAX, OpenAILabels, read
 from memory.errors import LabelError, SettingError
 from tests.fakes.openai_server import FakeOpenAIServer, Kind
@@ -30,7 +31,7 @@ def server() -> Iterator[FakeOpenAIServer]:
 
 
 def extractor(server: FakeOpenAIServer) -> OpenAILabels:
-    return OpenAILabels(model="m", api_key="sk-secret", base_url=server.base_url, timeout=5.0, sleep=no_wait)
+    return OpenAILabels(model="m", endpoint=Endpoint(api_key="sk-secret", base_url=server.base_url, timeout_s=5.0), sleep=no_wait)
 
 
 async def test_each_text_gets_its_labels(server: FakeOpenAIServer) -> None:
@@ -129,4 +130,4 @@ def test_labels_are_short_and_on_one_line() -> None:
 
 def test_it_needs_a_model() -> None:
     with pytest.raises(SettingError, match="BANYAN_LABELS"):
-        OpenAILabels(model="", api_key="k")
+        OpenAILabels(model="", endpoint=Endpoint(api_key="k"))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from memory.adapters.openai.client import Endpoint
 from memory.adapters.openai.navigator import TEXT_CHARACTERS_MAX, OpenAINavigator, asked, read
 from memory.errors import NavigatorError, SettingError
 from memory.ports.navigator import Action, Choice, Situation, WalkStep
@@ -40,7 +41,9 @@ async def no_sleep(_: float) -> None:
 
 
 def navigator(server: FakeOpenAIServer) -> OpenAINavigator:
-    return OpenAINavigator(model="m", api_key="sk-secret", base_url=server.base_url, timeout=2.0, sleep=no_sleep)
+    return OpenAINavigator(
+        model="m", endpoint=Endpoint(api_key="sk-secret", base_url=server.base_url, timeout_s=2.0), sleep=no_sleep
+    )
 
 
 async def test_the_model_is_asked_as_the_paper_asks_and_for_a_structured_answer(server: FakeOpenAIServer) -> None:
@@ -81,7 +84,9 @@ async def test_a_server_without_structured_output_is_asked_plainly_from_then_on(
 @pytest.mark.parametrize("kind", ["disconnect", "malformed", "not-json", "no-choices", "hang"])
 async def test_a_model_that_is_away_is_told_from_an_answer(server: FakeOpenAIServer, kind: str) -> None:
     server.fail_next(kind, times=10)  # type: ignore[arg-type]
-    made = OpenAINavigator(model="m", api_key="k", base_url=server.base_url, timeout=0.2, attempts=1, sleep=no_sleep)
+    made = OpenAINavigator(
+        model="m", endpoint=Endpoint(api_key="k", base_url=server.base_url, timeout_s=0.2, attempts=1), sleep=no_sleep
+    )
     with pytest.raises(NavigatorError):
         await made.choose(SITUATION)
     await made.close()
@@ -139,4 +144,4 @@ def test_a_long_text_is_cut_and_braces_are_only_text() -> None:
 
 def test_a_model_needs_a_name() -> None:
     with pytest.raises(SettingError, match="BANYAN_NAVIGATOR"):
-        OpenAINavigator(model="", api_key="k")
+        OpenAINavigator(model="", endpoint=Endpoint(api_key="k"))
