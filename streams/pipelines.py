@@ -29,12 +29,13 @@ from memory.service.views import Views
 from memory.service.weighing import Weighing
 from streams.agents.batches import Batches
 from streams.agents.opinions import Opinions
-from streams.bootstrap import open_backend, open_embedder, open_labels, open_summarizer
+from streams.bootstrap import open_backend
 from streams.broker import Broker
 from streams.commit_topic import CommitTopic
 from streams.dead_letters import DeadLetters, DeadLetterShare, TooManyDeadLettersError
 from streams.job_topic import JobTopic, job_delivery, whole_tree
 from streams.liveness import end_process
+from streams.models import open_embedder, open_labels, open_summarizer
 from streams.producing import Producer
 from streams.retrying import Retry
 from streams.settings import Settings

@@ -264,9 +264,9 @@ class _Evaluation:
 
     async def _examine(self, exams: dict[str, list[Exam]], model: str, judging: _Judging) -> dict[str, Marks] | None:
         """None when the user did not want to, or nobody could be asked."""
-        from streams.bootstrap import openai_endpoint  # noqa: PLC0415
         from streams.evaluation.chat import Chat, Replies  # noqa: PLC0415
         from streams.evaluation.judge import estimate, examine  # noqa: PLC0415
+        from streams.models import openai_endpoint  # noqa: PLC0415
 
         settings = self._session.settings
         endpoint = replace(openai_endpoint(settings), attempts=6, wait_max_s=120.0)

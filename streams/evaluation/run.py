@@ -17,13 +17,13 @@ from memory.results import Hit, TreeNode
 from memory.retrieval.text import embedded_text
 from memory.service.chunking import items
 from memory.settings import RetrievalSettings
-from streams.bootstrap import open_embedder, open_labels, open_navigator, open_summarizer
 from streams.evaluation import metrics
 from streams.evaluation.baselines import LEAVES, fused
 from streams.evaluation.choices import GRANULARITIES, STRATEGIES
 from streams.evaluation.dataset import Case, Dataset
 from streams.evaluation.timing import Asked as SummariesAsked
 from streams.evaluation.timing import CountedSummarizer, TimedEmbedder
+from streams.models import open_embedder, open_labels, open_navigator, open_summarizer
 from streams.settings import Settings
 
 ARTICLES_K: Final = 3 * metrics.DEPTH

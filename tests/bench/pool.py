@@ -35,7 +35,8 @@ from memory.service.stream import stream
 from memory.service.summarize import Summarize
 from memory.service.views import Views
 from memory.settings import IngestSettings, SummarySettings
-from streams.bootstrap import open_backend, open_summarizer
+from streams.bootstrap import open_backend
+from streams.models import open_summarizer
 from streams.settings import Settings, load
 from tests.bench.example import example_turns
 from tests.servers import redis

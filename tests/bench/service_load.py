@@ -16,7 +16,8 @@ import numpy as np
 from memory.facade import LocalMemory
 from memory.local import open_local, open_shared
 from memory.ports.summarizer import Summarizer, Summary, SummaryRequest
-from streams.bootstrap import open_backend, open_embedder
+from streams.bootstrap import open_backend
+from streams.models import open_embedder
 from streams.settings import load
 from tests.bench.corpus import Corpus, GivenVectors
 
