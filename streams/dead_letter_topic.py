@@ -8,7 +8,7 @@ between has its effect once, by its event id.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -103,20 +103,30 @@ class DeadLetterTopic:
             self._spans = await self.reader.spans([self.names.dead_letters.name])
             async for messages in self.reader.messages(self._spans, batch=READ_TOGETHER):
                 self._note(messages)
+        self.unreadable = 0
         async for messages in self.reader.messages(self._spans, batch=READ_TOGETHER):
             found = [letter for message in messages if (letter := self._letter(message)) is not None and self.choose(letter)]
             if found:
                 yield found
 
+    @property
+    def spans(self) -> Sequence[Span]:
+        """What is read of the topic; nothing before it was first asked for."""
+        return self._spans or ()
+
+    def stays(self, message: Delivery, ends: Mapping[int, int]) -> bool:
+        """
+        Whether a message is to be kept when all before these offsets goes, by partition.
+
+        Letters that were replayed are not, nor are notes of letters that go.
+        """
+        noted = _noted(message)
+        if noted is not None:
+            return noted[1] >= ends.get(noted[0], 0)
+        return (message.partition, message.offset) not in self._replayed
+
     def _note(self, messages: Sequence[Delivery]) -> None:
-        for message in messages:
-            if (SCHEMA_HEADER, _REPLAYED) not in message.headers:
-                continue
-            try:
-                replayed = msgspec.json.decode(message.value or b"", type=Replayed)
-            except (msgspec.MsgspecError, UnicodeDecodeError):
-                continue
-            self._replayed.add((replayed.partition, replayed.offset))
+        self._replayed.update(noted for message in messages if (noted := _noted(message)) is not None)
 
     def _letter(self, message: Delivery) -> Letter | None:
         if (SCHEMA_HEADER, _REPLAYED) in message.headers:
@@ -163,6 +173,17 @@ class DeadLetterTopic:
         value = msgspec.json.encode(Replayed(partition=letter.partition, offset=letter.offset, at=at))
         headers = [(SCHEMA_HEADER, _REPLAYED)]
         return Message(topic=self.names.dead_letters.name, value=value, key=letter.envelope.delivery.key, headers=headers)
+
+
+def _noted(message: Delivery) -> tuple[int, int] | None:
+    """The place of the letter that a message says was replayed."""
+    if (SCHEMA_HEADER, _REPLAYED) not in message.headers:
+        return None
+    try:
+        replayed = msgspec.json.decode(message.value or b"", type=Replayed)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return replayed.partition, replayed.offset
 
 
 def _again(letter: Letter) -> Message:
