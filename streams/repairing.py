@@ -37,6 +37,7 @@ class Repaired:
     missing: int = 0
     """Records that were not in the store."""
     known: int = 0
+    """Records that are there, or were forgotten."""
     conflicts: int = 0
     """Known with another text; the first stands."""
     rejected: Counter[str] = field(default_factory=Counter)
@@ -150,7 +151,7 @@ async def put_back(ingesting: Ingesting, deliveries: Sequence[Delivery], done: R
     new = batches.counters.events - before
     done.read += len(deliveries)
     done.missing += new[EventStatus.ACCEPTED.value]
-    done.known += new[EventStatus.DUPLICATE.value]
+    done.known += new[EventStatus.DUPLICATE.value] + new["forgotten"]
     done.conflicts += new[EventStatus.CONFLICT.value]
     done.jobs += batches.counters.jobs - jobs
     if isinstance(batches.dead, KnownLetters):

@@ -15,6 +15,7 @@ from streams.cli.app import Exit
 from streams.cli.common import Session, run_async, shared_options
 from streams.cli.console import counted, one_line, printable
 from streams.cli.interrupts import Interrupts
+from streams.cli.letters import opened_letters, purged_text, purging, tombstones
 
 if TYPE_CHECKING:
     from streams.dead_letter_topic import DeadLetterTopic, Letter
@@ -108,7 +109,8 @@ async def replay(places: Sequence[str], only: str | None, topic: str | None, dry
     Send dead letters to the topics they came from, byte for byte, with their keys and headers.
 
     Without a place or an option: all that were not replayed yet. Repeating the command sends nothing twice; one that was
-    interrupted goes on. A record that fails again becomes a dead letter again. Exit code 1 when a named place has no letter.
+    interrupted goes on. A record that fails again becomes a dead letter again, one that its tree has forgotten is not sent. Exit
+    code 1 when a named place has no letter.
     """
     from streams.dead_letter_topic import parse_place  # noqa: PLC0415
 
@@ -119,7 +121,11 @@ async def replay(places: Sequence[str], only: str | None, topic: str | None, dry
         return wanted(letter) and (not named or (letter.partition, letter.offset) in named)
 
     with Interrupts(session.output, _STOPPING) as interrupts:
-        async with _opened(session, choose) as letters, _sending(session, dry_run=dry_run) as send:
+        async with (
+            _opened(session, choose) as letters,
+            tombstones(session) as forgotten,
+            _sending(session, dry_run=dry_run) as send,
+        ):
             counts: Counter[str] = Counter()
             errors: Counter[str] = Counter()
             found: set[tuple[int, int]] = set()
@@ -129,6 +135,9 @@ async def replay(places: Sequence[str], only: str | None, topic: str | None, dry
                     found.update((letter.partition, letter.offset) for letter in some)
                     counts["already"] += sum(letter.replayed for letter in some)
                     counts["foreign"] += sum(not letters.goes(letter) for letter in some)
+                    gone = await forgotten(fresh)
+                    fresh = [letter for letter in fresh if (letter.partition, letter.offset) not in gone]
+                    counts["forgotten"] += len(gone)
                     await send(letters, fresh)
                     counts["replayed"] += len(fresh)
                     errors.update(letter.envelope.error for letter in fresh)
@@ -146,18 +155,30 @@ async def replay(places: Sequence[str], only: str | None, topic: str | None, dry
     return Exit.FOUND if missing else Exit.OK
 
 
+@dead_letters.command()
+@shared_options
+@run_async
+async def purge(session: Session) -> int:
+    """
+    Take the letters of what trees have forgotten off the topic.
+
+    `banyan forget` does it for what it forgets; this is for what was forgotten over HTTP or by the topic. Kafka deletes only all
+    before a place: letters that wait before the last of these are sent to the topic again first; those that were replayed go too.
+    """
+    async with _opened(session, lambda _: True) as letters, tombstones(session) as forgotten:
+        purged = await purging(session, letters, forgotten)
+    if session.output.as_json:
+        session.output.emit({"removed": purged.removed, "moved": purged.moved, "dropped": purged.dropped})
+    else:
+        session.output.show(purged_text(purged))
+    return Exit.OK
+
+
 @asynccontextmanager
 async def _opened(session: Session, choose: Callable[[Letter], bool]) -> AsyncIterator[DeadLetterTopic]:
     session.load()
-    from streams.broker import Broker, need_kafka  # noqa: PLC0415
-    from streams.dead_letter_topic import DeadLetterTopic  # noqa: PLC0415
-    from streams.topic_reader import reading  # noqa: PLC0415
-    from streams.topics import topics  # noqa: PLC0415
-
-    need_kafka()
-    settings = session.settings
-    async with reading(Broker.of(settings), patience=settings.worker.patience.total_seconds()) as reader:
-        yield DeadLetterTopic(reader, topics(settings.kafka), choose)
+    async with opened_letters(session, choose) as letters:
+        yield letters
 
 
 @asynccontextmanager
@@ -298,6 +319,7 @@ def _report(session: Session, counts: Counter[str], errors: Counter[str], *, dry
                 "would_replay": counts["replayed"] if dry_run else 0,
                 "already": counts["already"],
                 "foreign": counts["foreign"],
+                "forgotten": counts["forgotten"],
                 "errors": errors,
                 "interrupted": interrupted,
             }
@@ -308,6 +330,8 @@ def _report(session: Session, counts: Counter[str], errors: Counter[str], *, dry
     output.show(f"{counted(counts['replayed'], 'dead letter')} {done}{': ' if said else ''}{said}")
     if counts["already"]:
         output.note(f"{counts['already']:,} were replayed before, and are left alone")
+    if counts["forgotten"]:
+        output.note(f"{counts['forgotten']:,} are of what was forgotten, and not sent; `banyan dead-letters purge` takes them off")
     if counts["foreign"]:
         output.warn(f"{counts['foreign']:,} came from topics that no worker of this installation reads, and are left alone")
 

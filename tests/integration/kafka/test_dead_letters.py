@@ -47,6 +47,7 @@ async def test_records_that_a_setting_refused_go_in_once_it_is_right(
         "would_replay": 0,
         "already": 0,
         "foreign": 0,
+        "forgotten": 0,
         "errors": {},
         "interrupted": False,
     }

@@ -88,7 +88,7 @@ class Topic(FakeProducer):
 
     async def purge(self, **selection: Any) -> Purged:
         choose = selecting(TREE, **selection)
-        return await purge(self.opened(), choose, producer=self, admin=self, address="nowhere")  # type: ignore[arg-type]
+        return await purge(self.opened(), choose, producer=self, admin=self, address="nowhere")
 
 
 async def given(*records: object) -> Topic:
@@ -116,7 +116,8 @@ async def test_letters_of_what_was_forgotten_go_and_the_others_stay() -> None:
         said("a"), said("b"), said("gone", SECRET), said("c"), {**said("gone"), "tree": "other"}, said("d"), b"no json"
     )
     assert await topic.purge(events=["gone", "never"]) == Purged(removed=1, moved=1)
-    assert not any(SECRET.encode() in letter.envelope.delivery.value for letter in await topic.letters() if letter.envelope.raw)
+    kept = [letter.envelope.delivery.value or b"" for letter in await topic.letters()]
+    assert not any(SECRET.encode() in value for value in kept)
     assert ids(await topic.letters()) == ["a", "b", "c", "d", "gone"]
     assert [record_of(letter) for letter in await topic.letters()].count(None) == 1
     assert topic.starts == {0: 2, 1: 0}, "the partition without such a letter is left alone"
