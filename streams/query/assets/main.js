@@ -89,8 +89,7 @@ keyButton.addEventListener("click", () => askForKey({ wrong: false }));
 // ------------------------------------------------------------------------------------------------------------------- colours
 
 function dark() {
-  const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : system.matches;
+  return document.documentElement.dataset.theme === "dark";
 }
 
 function showTheme() {
@@ -100,6 +99,7 @@ function showTheme() {
 function turnTheme() {
   const next = dark() ? "light" : "dark";
   document.documentElement.dataset.theme = next;
+  document.documentElement.dataset.themeChosen = "";
   try {
     localStorage.setItem("banyan-theme", next);
   } catch {
@@ -109,6 +109,7 @@ function turnTheme() {
 }
 
 themeButton.addEventListener("click", turnTheme);
+// After theme.js, which asked first and is told first.
 system.addEventListener("change", showTheme);
 showTheme();
 
