@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from memory.adapters.embedded.claims import InProcessClaims
@@ -60,6 +61,26 @@ INDEX_FILE = "index.db"
 LOCK_SUFFIX = ".lock"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Models:
+    """What a memory asks: each of its own kind, and closed with it."""
+
+    embedder: Embedder
+    summarizer: Summarizer
+    navigator: Navigator
+    keywords: KeywordExtractor
+    context_filter: ContextFilter | None
+    labels: LabelExtractor | None
+
+    def each(self) -> Iterator[Embedder | Summarizer | Navigator | KeywordExtractor | ContextFilter | LabelExtractor]:
+        """Those that there are."""
+        yield from (self.summarizer, self.navigator, self.keywords, self.embedder)
+        if self.context_filter is not None:
+            yield self.context_filter
+        if self.labels is not None:
+            yield self.labels
+
+
 async def open_local(
     path: str | Path | None = None,
     *,
@@ -98,25 +119,26 @@ async def open_local(
         StoreDamagedError, StoreVersionError, StoreUnavailableError, StoreBusyError: about the store's file.
     """
     settings = settings or MemorySettings()
-    summarizer = summarizer or ExtractiveSummarizer()
     closing = AsyncExitStack()
     async with AsyncExitStack() as undo:
         if path is None:
             path = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="banyan-"))
             undo.push_async_callback(asyncio.to_thread, shutil.rmtree, path, ignore_errors=True)
         store_path, index_path = _files(Path(path))
-        navigator = navigator or BestFirst()
-        keywords = keywords or ExtractiveKeywords()
-        models: list[Embedder | Summarizer | Navigator | KeywordExtractor | ContextFilter | LabelExtractor]
-        models = [summarizer, navigator, keywords]
-        models += [] if context_filter is None else [context_filter]
-        models += [] if labels is None else [labels]
-        models += [] if embedder is None else [embedder]
+        own: Embedder | None = None
         if embedder is None:
             from memory.adapters.minilm import MiniLmEmbedder  # noqa: PLC0415  # an optional extra
 
-            embedder = await asyncio.to_thread(MiniLmEmbedder.open)
-            undo.push_async_callback(embedder.close)
+            embedder = own = await asyncio.to_thread(MiniLmEmbedder.open)
+            undo.push_async_callback(own.close)
+        models = _Models(
+            embedder=embedder,
+            summarizer=summarizer or ExtractiveSummarizer(),
+            navigator=navigator or BestFirst(),
+            keywords=keywords or ExtractiveKeywords(),
+            context_filter=context_filter,
+            labels=labels,
+        )
         clock = SystemClock()
         fresh = not read_only and _make_room(store_path)
         gate = None if read_only else _open_gate(store_path, clock)
@@ -135,12 +157,7 @@ async def open_local(
             leases=gate if gate is not None else local,
             claims=InProcessClaims(clock),
             index=index,
-            embedder=embedder,
-            summarizer=summarizer,
-            navigator=navigator,
-            keywords=keywords,
-            context_filter=context_filter,
-            labels=labels,
+            models=models,
             clock=clock,
             settings=settings,
             structure=structure,
@@ -151,8 +168,9 @@ async def open_local(
             await memory.start_summaries()
         closing.push_async_exit(undo.pop_all())
         # Models that were given are the caller's until the memory is open.
-        for model in models:
-            closing.push_async_callback(model.close)
+        for model in models.each():
+            if model is not own:
+                closing.push_async_callback(model.close)
     return memory
 
 
@@ -189,8 +207,14 @@ async def open_shared(
         StoreUnavailableError: the store cannot be reached.
     """
     settings = settings or MemorySettings()
-    navigator = navigator or BestFirst()
-    keywords = keywords or ExtractiveKeywords()
+    models = _Models(
+        embedder=embedder,
+        summarizer=summarizer,
+        navigator=navigator or BestFirst(),
+        keywords=keywords or ExtractiveKeywords(),
+        context_filter=context_filter,
+        labels=labels,
+    )
     closing = AsyncExitStack()
     async with AsyncExitStack() as undo:
         undo.push_async_callback(release)
@@ -204,12 +228,7 @@ async def open_shared(
             leases=leases,
             claims=claims,
             index=index,
-            embedder=embedder,
-            summarizer=summarizer,
-            navigator=navigator,
-            keywords=keywords,
-            context_filter=context_filter,
-            labels=labels,
+            models=models,
             clock=SystemClock(),
             settings=settings,
             structure=structure,
@@ -222,12 +241,8 @@ async def open_shared(
         if summaries:
             await memory.start_summaries()
         closing.push_async_exit(undo.pop_all())
-        for close in (summarizer.close, embedder.close, navigator.close, keywords.close):
-            closing.push_async_callback(close)
-        if context_filter is not None:
-            closing.push_async_callback(context_filter.close)
-        if labels is not None:
-            closing.push_async_callback(labels.close)
+        for model in models.each():
+            closing.push_async_callback(model.close)
     return memory
 
 
@@ -242,12 +257,7 @@ def _assemble(
     leases: PathLeases,
     claims: NodeClaims,
     index: NodeIndex,
-    embedder: Embedder,
-    summarizer: Summarizer,
-    navigator: Navigator,
-    keywords: KeywordExtractor,
-    context_filter: ContextFilter | None,
-    labels: LabelExtractor | None,
+    models: _Models,
     clock: Clock,
     settings: MemorySettings,
     structure: str,
@@ -255,16 +265,16 @@ def _assemble(
 ) -> Parts:
     """The use cases over the given adapters."""
     # A summary that costs nothing need not wait for more to be told.
-    linger = 0.0 if isinstance(summarizer, ExtractiveSummarizer) else settings.summaries.linger.total_seconds()
+    linger = 0.0 if isinstance(models.summarizer, ExtractiveSummarizer) else settings.summaries.linger.total_seconds()
     jobs = InProcessSummaryJobs(clock, linger=linger, tree_max=settings.summaries.tree_max)
     views = Views(store, bytes_max=settings.retrieval.view_bytes_max)
     indexing = Indexing(store=store, index=index)
     summarize = Summarize(
         store=store,
         leases=leases,
-        embedder=embedder,
-        summarizer=summarizer,
-        keywords=keywords,
+        embedder=models.embedder,
+        summarizer=models.summarizer,
+        keywords=models.keywords,
         clock=clock,
         settings=settings.summaries,
     )
@@ -272,19 +282,19 @@ def _assemble(
     return Parts(
         store=store,
         index=index,
-        embedder=embedder,
+        embedder=models.embedder,
         jobs=jobs,
         ingest=Ingest(
             store=store,
             leases=leases,
             jobs=jobs,
-            embedder=embedder,
+            embedder=models.embedder,
             clock=clock,
             views=views,
             settings=settings.ingest,
             structure=structure,
             parameters=parameters,
-            labels=labels,
+            labels=models.labels,
         ),
         indexing=indexing,
         query=Query(
@@ -292,12 +302,12 @@ def _assemble(
             index=index,
             indexing=indexing,
             views=views,
-            embedder=embedder,
+            embedder=models.embedder,
             settings=settings.retrieval,
-            navigator=navigator,
-            context_filter=context_filter,
+            navigator=models.navigator,
+            context_filter=models.context_filter,
         ),
-        inspect=Inspect(store=store, embedder=embedder, views=views, claims=claims),
+        inspect=Inspect(store=store, embedder=models.embedder, views=views, claims=claims),
         transfer=Transfer(store=store),
         pool=pool,
         freshness=Freshness(store=store, jobs=jobs, pool=pool, clock=clock),

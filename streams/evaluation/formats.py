@@ -76,14 +76,13 @@ def _locomo(folder: Path) -> Dataset:
             continue
         sample = row.text("sample_id")
         cases.append(
-            Case(
-                id=optional(row.value.get("qid")) or str(row.number),
-                tree=trees.get(sample, ""),
-                text=row.text("question"),
-                category=optional(row.value.get("category_name")) or optional(row.value.get("category")) or "all",
+            _case(
+                row,
+                trees.get(sample, ""),
+                row.text("question"),
+                ("category_name", "category"),
                 turns=evidence,
                 sessions=frozenset(map(_session_of, evidence)),
-                answer=optional(row.value.get("answer")),
             )
         )
     return dataset_of("locomo", "conversation", items, cases, left_out)
@@ -119,14 +118,13 @@ def _multihoprag(folder: Path) -> Dataset:
             continue
         keys = [(first.get(joined(each.text("fact")), f"no such fact: {each.text('fact')}"), each.value) for each in evidence]
         cases.append(
-            Case(
-                id=optional(row.value.get("qid")) or str(row.number),
-                tree=tree,
-                text=row.text("query"),
-                category=optional(row.value.get("question_type")) or "all",
+            _case(
+                row,
+                tree,
+                row.text("query"),
+                ("question_type",),
                 turns=frozenset(key for key, _ in keys),
                 sessions=frozenset(_evidence_article(items, tree, key, value) for key, value in keys),
-                answer=optional(row.value.get("answer")),
             )
         )
     return dataset_of("multihoprag", "document", items, cases, left_out)
@@ -149,18 +147,21 @@ def _passages(folder: Path) -> Dataset:
         if not relevant:
             left_out += 1
             continue
-        cases.append(
-            Case(
-                id=optional(row.value.get("qid")) or str(row.number),
-                tree=tree,
-                text=row.text("query"),
-                category=optional(row.value.get("question_type")) or optional(row.value.get("type")) or "all",
-                turns=relevant,
-                sessions=relevant,
-                answer=optional(row.value.get("answer")),
-            )
-        )
+        cases.append(_case(row, tree, row.text("query"), ("question_type", "type"), turns=relevant, sessions=relevant))
     return dataset_of("passages", "document", items, cases, left_out)
+
+
+def _case(row: Row, tree: str, text: str, kinds: tuple[str, ...], *, turns: frozenset[str], sessions: frozenset[str]) -> Case:
+    """A question; its category is the first of `kinds` that the row has."""
+    return Case(
+        id=optional(row.value.get("qid")) or str(row.number),
+        tree=tree,
+        text=text,
+        category=next((said for kind in kinds if (said := optional(row.value.get(kind)))), "all"),
+        turns=turns,
+        sessions=sessions,
+        answer=optional(row.value.get("answer")),
+    )
 
 
 def formats_of(folder: Path) -> list[str]:

@@ -196,11 +196,11 @@ class StatsOut(TreeOut):
     bytes: int
 
 
-class ChildOut(BaseModel):
-    """A node below another."""
+class NodeBelow(BaseModel):
+    """What is said of every node that is shown below another."""
 
     id: str
-    kind: Literal["leaf", "summary"]
+    kind: str
     depth: int
     text: str
     descendants: int
@@ -209,6 +209,12 @@ class ChildOut(BaseModel):
     event_id: str | None
     speaker: str | None
     at: datetime | None
+
+
+class ChildOut(NodeBelow):
+    """A node below another."""
+
+    kind: Literal["leaf", "summary"]
 
 
 class NodeOut(BaseModel):
@@ -241,19 +247,10 @@ class NodeOut(BaseModel):
     next: int | None = Field(description="Give as `after` for the next page of children; null at the end.")
 
 
-class DrawnNode(BaseModel):
+class DrawnNode(NodeBelow):
     """One node of a drawn tree."""
 
-    id: str
     kind: Literal["root", "leaf", "summary"]
-    depth: int
-    text: str
-    descendants: int
-    pending: int
-    provisional: bool
-    event_id: str | None
-    speaker: str | None
-    at: datetime | None
     children: list[DrawnNode]
     hidden: int
 
