@@ -1,19 +1,58 @@
-"""Servers that tests start once a run, and what the run says when one could not be had."""
+"""
+What holds for every test: servers that are started once a run, what the run says when one could not be had, and what it does not
+take from its environment, so that it is the same run everywhere.
+"""
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from deploy.local.servers import ServerMissingError
+from tests.held_up import RealTime
 from tests.servers import redis
 
 T = TypeVar("T")
 NOT_RUN = pytest.StashKey[dict[str, str]]()
+RUNNING = "BANYAN_TEST_RUNNING"
+"""A file that is to say which test runs (`tests.__main__`)."""
+_OURS = ("BANYAN_TEST_", "BANYAN_CHAOS_", "BANYAN_SIMULATION_", "BANYAN_BENCH_")
+"""Variables that are for the tests themselves."""
+_FOREIGN = ("BANYAN_", "OPENAI_", "OTEL_", "FAUST_", "FORCE_COLOR", "CLICOLOR_FORCE", "NO_COLOR", "COLUMNS")
+"""Beginnings of variables that change what the programs under test do."""
+
+# The same examples in every run, and no example may fail for having taken long; `--hypothesis-profile=default` looks for others.
+settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, database=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("repeatable")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take nothing from the environment that was meant for others; tell what runs when asked (SIGUSR1)."""
+    config.pluginmanager.register(RealTime(), "real-time")
+    for name in list(os.environ):
+        if name.startswith(_FOREIGN) and not name.startswith(_OURS):
+            del os.environ[name]
+    # Programs under test talk to this machine alone, and not through a company's proxy.
+    for name in ("NO_PROXY", "no_proxy"):
+        os.environ[name] = ",".join(filter(None, [os.environ.get(name), "localhost,127.0.0.1,::1"]))
+    # Not the standard error that is captured from here on.
+    faulthandler.register(signal.SIGUSR1, file=os.dup(2), all_threads=True)
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Leave word of which test runs, for who looks from outside."""
+    if name := os.environ.get(RUNNING):
+        Path(name).write_text(nodeid, encoding="utf-8")
 
 
 def served(config: pytest.Config, name: str, start: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:

@@ -11,6 +11,7 @@ import pytest
 from memory.ports.budget import BURST, CallBudget, Rate
 from tests.contract.conftest import Elapse, Family
 
+pytestmark = pytest.mark.real_time
 MakeBudget = Callable[[Rate], CallBudget]
 WAIT_MAX = 3_600.0
 NEAR = 0.1

@@ -12,6 +12,7 @@ from memory.model import NodeId, TreeId
 from memory.ports.claims import REASON_CHARACTERS_MAX, NodeClaims
 from tests.contract.conftest import Elapse, Family
 
+pytestmark = pytest.mark.real_time
 TREE = TreeId("tree")
 NODE = NodeId("n")
 TTL = timedelta(seconds=4)

@@ -14,6 +14,7 @@ from memory.model import NodeId, TreeId
 from memory.ports.leases import Lease, PathLeases
 from tests.contract.conftest import Elapse
 
+pytestmark = pytest.mark.real_time
 TREE = TreeId("tree")
 NOW = timedelta(0)
 

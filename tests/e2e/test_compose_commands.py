@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.local.servers import KafkaNode, ServerMissingError, free_ports, listens, redis_program
+from deploy.local.servers import KafkaNode, ServerMissingError, listens, redis_program
 from tests.conftest import in_ci
+from tests.servers.ports import free_ports
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]

@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from deploy.local.servers import KafkaNode, ServerMissingError, free_ports, listens
+from deploy.local.servers import KafkaNode, ServerMissingError, listens
+from tests.servers.ports import free_ports
 
 VARIABLE = "BANYAN_TEST_KAFKA"
-_START_LIMIT = 90.0  # seconds
+_START_LIMIT = 180.0  # seconds
 _PROPERTIES = {"group.min.session.timeout.ms": "1000", "log.cleaner.backoff.ms": "500"}
 
 

@@ -17,15 +17,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploy.local.servers import ServerMissingError, redis_program
+from tests.servers.ports import free_ports
 
-START_SECONDS = 20.0
+START_SECONDS = 120.0
+running: set[int] = set()
+"""Numbers of the processes that were started here."""
 
 
 def free_port() -> int:
-    """A port nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port nobody listens on, nor will."""
+    return free_ports(1)[0]
 
 
 @dataclass
@@ -51,6 +52,7 @@ class RedisServer:
         words = [redis_program(), *words, *self.options]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+        running.add(self.process.pid)
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
             if self.process.poll() is not None:
@@ -65,7 +67,7 @@ class RedisServer:
 
     def say(self, *words: str) -> bytes:
         """The first line of the answer to one command, without a client."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=2) as line:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as line:
             line.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w.encode()), w.encode()) for w in words))
             file = line.makefile("rb")
             first = file.readline().rstrip(b"\r\n")
@@ -78,13 +80,13 @@ class RedisServer:
     def kill(self) -> None:
         """As a crash does: nothing is saved."""
         self.send_signal(signal.SIGKILL)
-        assert self.process is not None
-        self.process.wait()
+        self.stop()
 
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+            running.discard(self.process.pid)
 
 
 @contextlib.contextmanager
@@ -148,7 +150,7 @@ def cluster(folder: Path, *, nodes: int = 3) -> Iterator[list[RedisServer]]:
     servers: list[RedisServer] = []
     try:
         for number in range(nodes):
-            options = ["--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--cluster-node-timeout", "3000"]
+            options = ["--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--cluster-node-timeout", "60000"]
             servers.append(RedisServer(folder / str(number), options).start())
         share = 16384 // nodes
         for number, server in enumerate(servers):

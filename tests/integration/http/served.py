@@ -18,6 +18,7 @@ from fastapi import FastAPI
 
 from memory.adapters.embedded.clock import SystemClock
 from memory.local import LocalMemory, open_local
+from memory.ports.context_filter import ContextFilter
 from memory.ports.embedder import Embedder
 from memory.settings import IngestSettings, MemorySettings
 from streams.query.app import create_app
@@ -66,12 +67,15 @@ async def serving(
     writer: Writer | None = None,
     patience: float = 3.0,
     structure: str = "memtree",
+    context_filter: ContextFilter | None = None,
     **settings: Any,
 ) -> AsyncIterator[Served]:
     """An application over `folder`; settings are those of `ServeSettings`."""
     serve = ServeSettings(keys_file=folder / "keys.json", **settings)
     asked = QueryEmbedder(embedder or FakeEmbedder(), bytes_max=1_000_000, patience=patience)
-    async with await open_local(folder / "memory", embedder=asked, settings=NO_PATIENCE, structure=structure) as memory:
+    async with await open_local(
+        folder / "memory", embedder=asked, settings=NO_PATIENCE, structure=structure, context_filter=context_filter
+    ) as memory:
         guard = Guard.of(replace(Settings(), auth=auth, serve=serve), SystemClock())  # type: ignore[arg-type]
         service = Service(memory, writer or DirectWriter(memory), asked)
         app = create_app(service, guard, limits=IngestSettings())
@@ -103,7 +107,7 @@ async def listening(served: Served, *, connections: int = 1_000, head: float = 2
         finally:
             server.should_exit = True
             served.app.state.draining.set()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await task
 
 
@@ -114,7 +118,7 @@ async def exchange(port: int, data: bytes, *, half_close: bool = False) -> bytes
         writer.write(data)
         if half_close:
             writer.write_eof()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await reader.read()
     except ConnectionError:
         return b""

@@ -108,6 +108,7 @@ async def test_a_request_id_is_taken_over_or_made(served: Served) -> None:
     assert len(made) == 16
 
 
+@pytest.mark.real_time
 async def test_a_request_sent_too_slowly(tmp_path: Path) -> None:
     from datetime import timedelta  # noqa: PLC0415
 
@@ -138,6 +139,7 @@ async def test_two_hundred_idle_connections_keep_nobody_out(served: Served) -> N
                 writer.close()
 
 
+@pytest.mark.real_time
 async def test_no_more_connections_than_allowed(served: Served) -> None:
     async with listening(served, connections=3) as port:
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
@@ -149,6 +151,7 @@ async def test_no_more_connections_than_allowed(served: Served) -> None:
         assert (await exchange(port, request("GET", "/healthz"))).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.real_time
 async def test_raw_bytes(served: Served) -> None:
     chance = random.Random(6)
     good = request("POST", "/v1/trees/me/turns", {"id": "a", "text": "hello"})
@@ -165,29 +168,33 @@ async def test_raw_bytes(served: Served) -> None:
 async def test_commits_come_as_they_happen_and_a_client_goes_on_where_it_was(served: Served) -> None:
     await served.put("me", "one")
 
+    connected = asyncio.Event()
+
     async def listen(port: int, wanted: int, **headers: str) -> list[str]:
         seen: list[str] = []
         async with (
-            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20) as client,
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client,
             client.stream("GET", "/v1/trees/me/commits/stream", params={"after": 0}, headers=headers) as answer,
         ):
             assert answer.headers["content-type"].startswith("text/event-stream")
             async for line in answer.aiter_lines():
                 if line.startswith("id: "):
                     seen.append(line.removeprefix("id: "))
+                    connected.set()
                 if len(seen) == wanted:
                     break
         return seen
 
     async with listening(served) as port:
         following = asyncio.create_task(listen(port, 2))
-        await asyncio.sleep(0.3)
+        await connected.wait()
         await served.post("me/turns", {"id": "second", "text": "cello"})
         assert await following == ["1", "2"]
         assert await listen(port, 1, **{"last-event-id": "1"}) == ["2"]
         # Whoever listens when the service stops is told, and does not keep it from stopping.
+        connected.clear()
         last = asyncio.create_task(listen(port, 99))
-        await asyncio.sleep(0.3)
+        await connected.wait()
     assert len(await last) >= 2
     assert served.app.state.meter.streams == 0
 

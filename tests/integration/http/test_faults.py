@@ -69,6 +69,7 @@ async def test_a_wall_clock_that_jumps_changes_no_order_and_holds_nothing_up(
         assert await served.memory.fresh("me", timeout=timedelta(seconds=60))
 
 
+@pytest.mark.real_time
 async def test_a_client_that_reads_nothing_is_given_up(served: Served) -> None:
     await served.post("me/turns", LONG)
     large = request("POST", "/v1/trees/me/context", {"query": "tunnel", "tokens": 1_000_000}, close=False)
@@ -86,6 +87,7 @@ async def test_a_client_that_reads_nothing_is_given_up(served: Served) -> None:
         writer.close()
 
 
+@pytest.mark.real_time
 async def test_a_client_that_reads_slowly_gets_all(served: Served) -> None:
     await served.post("me/turns", LONG)
     large = request("POST", "/v1/trees/me/context", {"query": "tunnel", "tokens": 1_000_000})

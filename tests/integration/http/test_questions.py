@@ -7,11 +7,13 @@ import json
 import threading
 from pathlib import Path
 
+import httpx
 import pytest
 
 from memory.model import NodeId
 from streams.query import shapes
 from streams.query.service import DEGRADED
+from tests.fakes.context_filter import FakeContextFilter
 from tests.fakes.embedder import EmbedderFault, FakeEmbedder
 from tests.integration.http.served import Served, ids, problem, serving
 
@@ -66,7 +68,7 @@ async def test_what_cannot_be_asked_is_named(served: Served, wrong: dict[str, ob
 
 
 async def test_a_question_can_wait_for_an_event_of_a_tree_that_is_not_there_yet(served: Served) -> None:
-    asked = asyncio.create_task(served.post("me/search", {"query": "tunnel", "wait_for": "late", "wait_seconds": 10}))
+    asked = asyncio.create_task(served.post("me/search", {"query": "tunnel", "wait_for": "late", "wait_seconds": 30}))
     await asyncio.sleep(0.05)
     assert not asked.done()
     await served.post("me/turns", {"id": "late", "text": "the tunnel opens"})
@@ -108,6 +110,7 @@ async def test_while_the_model_is_away_words_alone_answer_and_say_so(tmp_path: P
         assert (await served.client.get("/readyz")).json() == {"status": "degraded", "missing": {"embedder": "EmbedderError"}}
 
 
+@pytest.mark.real_time
 async def test_a_model_that_hangs_is_not_waited_for_and_not_asked_by_everybody(tmp_path: Path) -> None:
     embedder = FakeEmbedder()
     async with serving(tmp_path, embedder=embedder, patience=0.05) as served:
@@ -203,3 +206,22 @@ async def test_a_drawing_of_the_past_is_made_beside_the_event_loop(served: Serve
     # Twice: which leaves are to be read, and the drawing; what is not opened is not put in order.
     assert [node for node, _ in where] == ["root", "root"]
     assert threading.main_thread() not in [thread for _, thread in where]
+
+
+async def test_a_question_says_whether_its_context_is_filtered_and_the_answer_whether_it_was(tmp_path: Path) -> None:
+    async def packed(served: Served, **more: object) -> httpx.Response:
+        return await served.post("me/context", {"query": "tunnel", "tokens": 50, **more})
+
+    async with serving(tmp_path / "with", context_filter=FakeContextFilter()) as served:
+        await served.put("me", "the tunnel opens", "a cello")
+        for given in ({}, {"context_filter": None}, {"context_filter": True}):
+            answer = (await packed(served, **given)).json()
+            assert (answer["text"], answer["filtered"], answer["note"]) == ("the tunnel opens", True, ""), given
+        answer = (await packed(served, context_filter=False)).json()
+        assert ("cello" in answer["text"], answer["filtered"], answer["note"]) == (True, False, "")
+    async with serving(tmp_path / "without") as served:
+        await served.put("me", "the tunnel opens")
+        assert (await packed(served, context_filter=False)).json()["filtered"] is False
+        refused = await packed(served, context_filter=True)
+        assert (refused.status_code, problem(refused)) == (422, "invalid")
+        assert "BANYAN_CONTEXT_FILTER" in refused.json()["detail"]

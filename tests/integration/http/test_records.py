@@ -89,7 +89,7 @@ async def test_json_lines_are_worked_off_as_they_come(served: Served) -> None:
     async def body() -> AsyncIterator[bytes]:
         for number in range(300):
             yield json.dumps({"id": f"e{number}", "text": f"turn {number} about the harbour"}).encode() + b"\n"
-        for _ in range(500):
+        for _ in range(6_000):
             if any(info.seq for info in await served.memory.trees()):
                 committed.set()
                 break

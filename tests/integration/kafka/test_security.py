@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.servers import free_ports
 from streams.broker import Broker, BrokerUnavailableError, open_admin
 from streams.settings import load
 from tests.conftest import started
 from tests.integration.kafka.conftest import install, variables
 from tests.integration.kafka.workers import Workers, send, turns, until_events
 from tests.servers import kafka
+from tests.servers.ports import free_ports
 
 pytestmark = pytest.mark.slow
 PASSWORD = "open-sesame-7"

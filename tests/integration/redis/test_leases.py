@@ -16,6 +16,7 @@ from memory.ports.store import Applied, Stale
 from tests.fakes.change_sets import TREE, change_set, expand, expect, insert, move, rewrite, summary, tree_info
 from tests.integration.redis.conftest import Connect
 
+pytestmark = pytest.mark.real_time
 MINUTE = timedelta(minutes=1)
 NOW = timedelta(0)
 S = NodeId("s")
@@ -34,7 +35,9 @@ async def take(link: Link, shared: str = "", exclusive: str = "", *, ttl: timede
     return await RedisPathLeases(link).acquire(TREE, shared=shared_nodes, exclusive=exclusive_nodes, ttl=ttl, wait=wait)
 
 
-async def test_two_processes_keep_each_other_out(connect: Connect) -> None:
+async def test_two_processes_keep_each_other_out(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "CHECK_IN", MINUTE)
+    monkeypatch.setattr(leases, "GONE_AFTER", 2 * MINUTE)
     first, second = await connect(), await connect()
     lease = await take(first, ROOT, "s")
     with pytest.raises(LeaseBusyError):
@@ -43,7 +46,7 @@ async def test_two_processes_keep_each_other_out(connect: Connect) -> None:
     waiting = asyncio.create_task(take(second, "", "s", wait=MINUTE))
     await asyncio.sleep(0.05)
     await RedisPathLeases(first).release(lease)
-    assert (await asyncio.wait_for(waiting, 0.8)).token > lease.token, "whoever releases wakes who waits"
+    assert (await asyncio.wait_for(waiting, 30)).token > lease.token, "whoever releases wakes who waits"
 
 
 @pytest.mark.parametrize("held", ["shared", "exclusive"])
@@ -89,7 +92,7 @@ async def test_a_waiter_that_died_holds_up_nobody_for_long(link: Link, monkeypat
     late = asyncio.create_task(take(link, "s", wait=MINUTE))
     await asyncio.sleep(0.05)
     assert not late.done(), "it stands behind one who wants the node alone"
-    await asyncio.wait_for(late, 2)
+    await asyncio.wait_for(late, 30)
     await RedisPathLeases(link).release(holder)
 
 
@@ -102,7 +105,7 @@ async def test_a_waiter_that_shows_itself_keeps_its_place(link: Link, monkeypatc
     second = asyncio.create_task(take(link, "", "s", wait=MINUTE))
     await asyncio.sleep(1)
     await RedisPathLeases(link).release(holder)
-    await asyncio.wait_for(first, 2)
+    await asyncio.wait_for(first, 30)
     assert not second.done()
     second.cancel()
     await asyncio.gather(second, return_exceptions=True)

@@ -57,7 +57,8 @@ async def test_a_lost_answer_is_found_below_the_commits_of_others(redis_server: 
         other = RedisTreeStore(await connect(f"redis://127.0.0.1:{redis_server.port}/0"))
         proxy.lose(4)  # each attempt's answer, for a third of a second
         mine = asyncio.create_task(store.apply(insert("mine", "s")))
-        await asyncio.sleep(0.05)
+        while not proxy.lost:  # noqa: ASYNC110  # then the server has done it
+            await asyncio.sleep(0.01)
         for number in range(20):
             assert isinstance(await other.apply(insert(f"other{number}", "s")), Applied)
         assert await mine == Applied(seq=2)
@@ -141,6 +142,7 @@ async def twenty_more(growing: set[str]) -> None:
         await asyncio.sleep(0.005)
 
 
+@pytest.mark.real_time
 async def test_while_the_server_is_away_calls_fail_in_bounded_time(tmp_path: Path, connect: Connect) -> None:
     with started(redis.single(tmp_path, appendfsync="always")) as server:
         store = RedisTreeStore(await connect(server.url, patience=SOON))
@@ -154,6 +156,7 @@ async def test_while_the_server_is_away_calls_fail_in_bounded_time(tmp_path: Pat
         assert await store.apply(insert("a")) == Applied(seq=1)
 
 
+@pytest.mark.real_time
 async def test_a_commit_waits_for_replicas_and_outlives_a_failover(tmp_path: Path, connect: Connect) -> None:
     with started(redis.with_replica(tmp_path)) as (master, replica):
         link = await connect(master.url, wait_replicas=1, wait=timedelta(seconds=5), patience=SOON)
@@ -177,6 +180,7 @@ async def test_a_commit_waits_for_replicas_and_outlives_a_failover(tmp_path: Pat
         assert later.token > lease.token
 
 
+@pytest.mark.real_time
 async def test_a_commit_that_too_few_replicas_have_is_not_acknowledged(tmp_path: Path, connect: Connect) -> None:
     with started(redis.with_replica(tmp_path)) as (master, replica):
         patient = RedisTreeStore(
@@ -238,7 +242,7 @@ async def test_a_writer_that_is_cancelled_stops(store: RedisTreeStore) -> None:
         task = asyncio.create_task(write(writer))
         await asyncio.sleep(0.0005 * (writer % 8))
         task.cancel()
-        await asyncio.wait([task], timeout=5)
+        await asyncio.wait([task], timeout=60)
         assert task.cancelled()
 
 
