@@ -118,7 +118,45 @@ class Link:
     """One an edge, above 0; none at all means 1.0 each."""
 
 
-Step = Create | Move | Grow | Rewrite | Annotate | Link
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shrink:
+    """
+    A leaf no longer lies below `nodes`, because it is going to be removed: one descendant less for each.
+
+    Its contribution goes wherever it waits, the others stay. Comes before the leaf's `Remove`.
+    """
+
+    leaf: NodeId
+    nodes: tuple[NodeId, ...]
+    """Summary nodes, the root left out, each once; may be empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remove:
+    """
+    A leaf goes, or a summary that has no child by this step: text, item, vector, attributes, contributions and edges.
+
+    Bumps `parent`'s routing. Of a subtree the deepest goes first.
+    """
+
+    node: NodeId
+    parent: NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recall:
+    """
+    A leaf waits again, with this step's mark, at those of `nodes` where nothing waits: they are to be made anew.
+
+    Their descendants do not change, so that what they cover is one less.
+    """
+
+    leaf: NodeId
+    nodes: tuple[NodeId, ...]
+    """Summary nodes above the leaf, each once; may be empty."""
+
+
+Step = Create | Move | Grow | Rewrite | Annotate | Link | Shrink | Remove | Recall
 
 
 def check_attributes(attributes: Attributes) -> None:
@@ -175,6 +213,11 @@ class ChangeSet:
     events: tuple[EventEntry, ...] = ()
     at: datetime
     """Wall-clock time of the commit, UTC; kept in the log for people, never used in decisions."""
+    forgets: tuple[EventId, ...] = ()
+    """
+    Events that are forgotten, applied before or not, each once and none of `events`. Of one that was applied the same set removes
+    every leaf. What is remembered of it afterwards is that it was forgotten: if it comes again it is not applied.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +228,21 @@ class LogEntry:
     at: datetime
     steps: tuple[Step, ...]
     events: tuple[EventId, ...]
+    forgets: tuple[EventId, ...] = ()
+
+
+def check_forgets(changes: ChangeSet) -> None:
+    """Raise ValueError unless the events that a set forgets are named as `ChangeSet.forgets` says."""
+    forgets = set(changes.forgets)
+    if len(forgets) != len(changes.forgets):
+        raise ValueError("a change set forgets each event once")
+    if both := forgets & {event.id for event in changes.events}:
+        raise ValueError(f"a change set applies or forgets an event, not both: {min(both)!r}")
+
+
+def removed(entry: LogEntry) -> list[NodeId]:
+    """The nodes that a commit took out."""
+    return [step.node for step in entry.steps if isinstance(step, Remove)]
 
 
 def written(entry: LogEntry) -> list[Create | Rewrite]:

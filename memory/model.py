@@ -144,3 +144,8 @@ class TreeInfo:
     created_at: datetime
     seq: int = 0
     """Number of the last commit; 0 before the first."""
+    floor: int = 0
+    """Number of the last commit that removed nodes; 0 when none did. The change log no longer holds what earlier placements were
+    compared with, so that they cannot be replayed."""
+    redacted: int = 0
+    """Up to this commit nothing that was removed is left in the change log (`TreeStore.redact`); below `floor` while there is."""

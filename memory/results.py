@@ -21,6 +21,8 @@ class EventStatus(StrEnum):
     """Its id had been applied with another content; the first stands."""
     REJECTED = "rejected"
     """It is no valid record."""
+    FORGOTTEN = "forgotten"
+    """It was forgotten, before it came or after: it is not taken in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +33,7 @@ class EventResult:
     id: EventId
     status: EventStatus
     seq: int
-    """Commit that holds it; 0 when rejected."""
+    """Commit that holds it, or forgot it; 0 when rejected."""
     reason: str = ""
     """Why it was not accepted; empty when it was."""
 
@@ -217,6 +219,26 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetReport:
+    """What forgetting took out of a tree."""
+
+    tree: TreeId
+    seq: int
+    """The tree's commit with which all of it was gone."""
+    forgotten: int
+    """Events that were in the tree."""
+    unknown: int
+    """Events that had not come: if they do, they are not taken in."""
+    already: int
+    """Events that had been forgotten before."""
+    leaves: int
+    summaries_gone: int
+    """Summaries that nothing was left below."""
+    summaries_remade: int
+    """Summaries that stay, with a text and a vector of what is left below them; made properly by and by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
     """What `banyan check` found."""
 
@@ -226,6 +248,8 @@ class CheckReport:
     replayed: int
     """Placements that were replayed serially."""
     violations: tuple[Violation, ...]
+    unverifiable: int = 0
+    """Placements that were not replayed: what they were compared with was forgotten since."""
 
     @property
     def clean(self) -> bool:

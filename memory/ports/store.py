@@ -19,9 +19,13 @@ from memory.changes import (
     Link,
     LogEntry,
     Move,
+    Recall,
+    Remove,
     Rewrite,
+    Shrink,
     Skeleton,
     Step,
+    removed,
     written,
 )
 from memory.errors import TreeNotFoundError
@@ -44,9 +48,12 @@ __all__ = [
     "Move",
     "News",
     "Pending",
+    "Recall",
     "Receipt",
+    "Remove",
     "Rewrite",
     "Seen",
+    "Shrink",
     "Skeleton",
     "Stale",
     "Step",
@@ -55,14 +62,19 @@ __all__ = [
 ]
 
 
+NO_DIGEST = bytes(16)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What an event became, and when."""
+    """What an event became, and when; of one that was forgotten, only that and when."""
 
     event_id: EventId
     seq: int
     digest: bytes
+    """Of a forgotten event `NO_DIGEST`: a digest could be compared with what somebody guesses."""
     leaves: tuple[NodeId, ...]
+    forgotten: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +90,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """Nothing was written: these events of the change set had been applied before."""
+    """Nothing was written: these events of the change set had been applied or forgotten before."""
 
     receipts: Mapping[EventId, Receipt]
 
@@ -122,6 +134,7 @@ class TreeStats:
     leaves: int
     summaries: int
     events: int
+    """Applied and not forgotten."""
     pending: int
     """Contributions waiting, over all nodes."""
     dirty: int
@@ -162,6 +175,8 @@ class News:
     """When that one was made; None where none was looked at."""
     nodes: tuple[Node, ...] = ()
     """Those that the commits made or rewrote, as they are now, with vectors."""
+    gone: tuple[NodeId, ...] = ()
+    """Those that the commits removed and that are not there now."""
 
 
 class TreeStore(ABC):
@@ -197,12 +212,16 @@ class TreeStore(ABC):
         """
         Compare and apply, atomically and durably.
 
-        In this order: a lease that is given must still be valid; no event of the set may have been applied before; every
-        expectation must hold; every node to be created must be new, and every node named otherwise must exist, a moved or
-        rewritten one below the parent that its step names. Then all steps
+        In this order: a lease that is given must still be valid; no event of the set may have been applied or forgotten before, but
+        one that the set forgets may have been applied; every expectation must hold; every node to be created must be new, and every
+        node named otherwise must exist, a moved, rewritten or removed one below the parent that its step names; a removed summary
+        has no child by then; every leaf of an event that the set forgets is removed by it. Then all steps
         are written, versions and routings bumped as the steps say, contributions added, the log extended by one entry, events
         remembered with their receipts, under `seq = previous + 1`. The step at index n (from 0, over all steps) has the mark
-        `mark(seq, n)`: a `Create` gives it to its node, a `Grow` to the contributions it adds.
+        `mark(seq, n)`: a `Create` gives it to its node, a `Grow` or `Recall` to the contributions it adds.
+
+        A set that removes nodes moves `TreeInfo.floor` to its number, and `TreeInfo.redacted`, where that had reached the floor, to
+        the number before. The id of a removed node may be used again.
 
         Args:
             changes: the commit.
@@ -216,13 +235,34 @@ class TreeStore(ABC):
         Raises:
             LeaseLostError: `lease` expired or was taken over; nothing was written.
             ValueError: the set breaks its own contract (a vector of another dimension or not finite, a leaf without an item, an
-                event twice, a `Grow` or `Rewrite` of a node that is no summary, `above` for what is no summary, attributes or
-                edges that cannot be: `check_attributes`, `check_link`); nothing was written.
+                event twice or both applied and forgotten (`check_forgets`), a `Grow`, `Shrink`, `Recall` or `Rewrite` of a node
+                that is no summary, `above` for what is no summary, attributes or edges that cannot be: `check_attributes`,
+                `check_link`; a `Shrink`, `Recall` or `Remove` in a set that creates or moves nodes); nothing was written.
         """
+
+    async def redact(self, tree: TreeId, nodes: Mapping[NodeId, int], *, to: int) -> None:
+        """
+        Take what was forgotten out of the change log, and out of what lies on disk beside it.
+
+        In entries with a `seq` up to the one given for a node, the node's vectors (where the log keeps them itself) become zeros,
+        and its attributes empty. Done in bounded pieces, each atomic; repeating it changes nothing. When it returns, nothing of
+        what these nodes held up to then, nor of what commits removed, is left in any file of the store, and `TreeInfo.redacted` is
+        at least `to`.
+
+        Args:
+            tree: which.
+            nodes: those that commits up to `to` removed, or rewrote in removing others, each with the last commit that may speak of
+                what was forgotten.
+            to: the commit up to which all that was removed is named here, or was before.
+
+        Raises:
+            StoreBusyError: somebody reads what was there before, for longer than the store waits; call again.
+        """
+        raise NotImplementedError(f"redacting {len(nodes)} nodes of {tree} up to {to}")
 
     @abstractmethod
     async def receipts(self, tree: TreeId, events: Sequence[EventId]) -> dict[EventId, Receipt]:
-        """Receipts of those of the events that were applied."""
+        """Receipts of those of the events that were applied or forgotten."""
 
     async def receipts_among(self, events: Mapping[TreeId, Sequence[EventId]]) -> dict[TreeId, dict[EventId, Receipt]]:
         """`receipts` of several trees, each as of some moment of the call; a store that can asks for them together."""
@@ -291,11 +331,15 @@ class TreeStore(ABC):
 
     @abstractmethod
     async def changes(self, tree: TreeId, after: int, *, limit: int = 1000) -> list[LogEntry]:
-        """Log entries with `seq` above `after`, ascending, at most `limit`. Leaves' vectors are filled in."""
+        """
+        Log entries with `seq` above `after`, ascending, at most `limit`.
+
+        Leaves' vectors are filled in; those of leaves that were removed since are zeros.
+        """
 
     async def news(self, after: Mapping[TreeId, int], *, limit: int = 256) -> dict[TreeId, News]:
         """
-        What the commits after the given ones made and rewrote, of several trees, each as of some moment of the call.
+        What the commits after the given ones made, rewrote and removed, of several trees, each as of some moment of the call.
 
         A store that can asks for them together. Trees that do not exist, or whose history was lost (`losses`), are left out.
 
@@ -314,8 +358,15 @@ class TreeStore(ABC):
             if not entries:
                 return News(since=since, seq=min(covered, (await self.tree(tree)).seq), at=None)
             made = [step.node if isinstance(step, Rewrite) else step.id for entry in entries for step in written(entry)]
-            found = await self.nodes(tree, list(dict.fromkeys(made)), vectors=True)
-            return News(since=since, seq=entries[-1].seq, at=entries[-1].at, nodes=tuple(found.values()))
+            gone = [node for entry in entries for node in removed(entry)]
+            found = await self.nodes(tree, list(dict.fromkeys([*made, *gone])), vectors=True)
+            return News(
+                since=since,
+                seq=entries[-1].seq,
+                at=entries[-1].at,
+                nodes=tuple(found.values()),
+                gone=tuple(node for node in dict.fromkeys(gone) if node not in found),
+            )
 
         found = await asyncio.gather(*(of(tree, covered) for tree, covered in after.items()))
         return {tree: news for tree, news in zip(after, found, strict=True) if news is not None}
@@ -330,7 +381,7 @@ class TreeStore(ABC):
 
     @abstractmethod
     async def events(self, tree: TreeId) -> dict[EventId, tuple[NodeId, ...]]:
-        """Every applied event with its leaves; for `check`."""
+        """Every applied event with its leaves, and every forgotten one with none; for `check`."""
 
     @abstractmethod
     async def links(self, tree: TreeId) -> tuple[Link, ...]:

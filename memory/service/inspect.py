@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from datetime import datetime
 
-from memory.changes import Annotate, Create, Grow, Link, LogEntry, Move, Rewrite, Step
+from memory.changes import Annotate, Create, Grow, Link, LogEntry, Move, Recall, Remove, Rewrite, Shrink, Step
 from memory.errors import NodeNotFoundError, StoreBusyError
 from memory.model import MARK_BITS, ROOT, EventId, Mark, Node, NodeId, NodeKind, TreeId
 from memory.ports.claims import NodeClaims
@@ -232,9 +232,9 @@ def _named(step: Step) -> tuple[NodeId, ...]:
             return (step.parent,) if step.above is None else (step.parent, step.above)
         case Move():
             return step.node, step.old_parent, step.parent
-        case Grow():
+        case Grow() | Shrink() | Recall():
             return step.leaf, *step.nodes
-        case Rewrite():
+        case Rewrite() | Remove():
             return step.node, step.parent
         case Annotate():
             return (step.node,)

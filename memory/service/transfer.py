@@ -17,7 +17,22 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from memory.changes import Annotate, ChangeSet, Cost, Create, EventEntry, Grow, Link, LogEntry, Move, Rewrite, Step
+from memory.changes import (
+    Annotate,
+    ChangeSet,
+    Cost,
+    Create,
+    EventEntry,
+    Grow,
+    Link,
+    LogEntry,
+    Move,
+    Recall,
+    Remove,
+    Rewrite,
+    Shrink,
+    Step,
+)
 from memory.errors import RecordError, TreeMismatchError
 from memory.model import EmbeddingModel, EventId, Item, Mark, Node, NodeId, NodeKind, TreeId, TreeInfo, Vector
 from memory.ports.store import Applied, Stale, TreeStore
@@ -280,9 +295,9 @@ def _name(step: Step) -> str:
     match step:
         case Create():
             return step.id
-        case Grow():
+        case Grow() | Shrink() | Recall():
             return step.leaf
-        case _:
+        case Move() | Rewrite() | Annotate() | Link() | Remove():
             return step.node
 
 
@@ -292,7 +307,7 @@ def _step_line(step: Step, nodes: dict[NodeId, Node], seq: int, last: dict[NodeI
             node = nodes.get(step.id)
             leaf = step.kind is NodeKind.LEAF
             text = node.text if node is not None and (leaf or last.get(step.id) == seq) else ""
-            return StepLine(
+            line = StepLine(
                 op="create",
                 node=step.id,
                 parent=step.parent,
@@ -307,12 +322,12 @@ def _step_line(step: Step, nodes: dict[NodeId, Node], seq: int, last: dict[NodeI
                 above=step.above or "",
             )
         case Move():
-            return StepLine(op="move", node=step.node, old_parent=step.old_parent, parent=step.parent, depth=step.depth)
-        case Grow():
-            return StepLine(op="grow", node=step.leaf, nodes=step.nodes)
+            line = StepLine(op="move", node=step.node, old_parent=step.old_parent, parent=step.parent, depth=step.depth)
+        case Grow() | Shrink() | Recall():
+            line = StepLine(op=type(step).__name__.lower(), node=step.leaf, nodes=step.nodes)
         case Rewrite():
             node = nodes.get(step.node)
-            return StepLine(
+            line = StepLine(
                 op="rewrite",
                 node=step.node,
                 parent=step.parent,
@@ -326,16 +341,20 @@ def _step_line(step: Step, nodes: dict[NodeId, Node], seq: int, last: dict[NodeI
                 tokens_out=step.cost.tokens_out,
             )
         case Annotate():
-            return StepLine(op="annotate", node=step.node, attributes=dict(step.attributes))
+            line = StepLine(op="annotate", node=step.node, attributes=dict(step.attributes))
         case Link():
-            return StepLine(op="link", node=step.node, nodes=step.others, weights=step.weights)
+            line = StepLine(op="link", node=step.node, nodes=step.others, weights=step.weights)
+        case Remove():
+            line = StepLine(op="remove", node=step.node, parent=step.parent)
+    return line
 
 
 def _step(line: StepLine) -> Step:
+    made: Step
     node, parent = NodeId(line.node), NodeId(line.parent)
     match line.op:
         case "create":
-            return Create(
+            made = Create(
                 id=node,
                 parent=parent,
                 kind=NodeKind(line.kind),
@@ -349,11 +368,11 @@ def _step(line: StepLine) -> Step:
                 above=NodeId(line.above) if line.above else None,
             )
         case "move":
-            return Move(node=node, old_parent=NodeId(line.old_parent), parent=parent, depth=line.depth)
+            made = Move(node=node, old_parent=NodeId(line.old_parent), parent=parent, depth=line.depth)
         case "grow":
-            return Grow(leaf=node, nodes=tuple(NodeId(name) for name in line.nodes))
+            made = Grow(leaf=node, nodes=tuple(NodeId(name) for name in line.nodes))
         case "rewrite":
-            return Rewrite(
+            made = Rewrite(
                 node=node,
                 parent=parent,
                 vector=_decode_vector(line.vector),
@@ -364,8 +383,15 @@ def _step(line: StepLine) -> Step:
                 cost=Cost(calls=line.calls, tokens_in=line.tokens_in, tokens_out=line.tokens_out),
             )
         case "annotate":
-            return Annotate(node=node, attributes=line.attributes)
+            made = Annotate(node=node, attributes=line.attributes)
         case "link":
-            return Link(node=node, others=tuple(NodeId(name) for name in line.nodes), weights=line.weights)
+            made = Link(node=node, others=tuple(NodeId(name) for name in line.nodes), weights=line.weights)
+        case "shrink":
+            made = Shrink(leaf=node, nodes=tuple(NodeId(name) for name in line.nodes))
+        case "remove":
+            made = Remove(node=node, parent=parent)
+        case "recall":
+            made = Recall(leaf=node, nodes=tuple(NodeId(name) for name in line.nodes))
         case other:
             raise ValueError(f"no step is called {other!r}")
+    return made

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.changes import Annotate, Create, Grow, Link, LogEntry, Move, Rewrite, Skeleton, Step
+from memory.changes import Annotate, Create, Grow, Link, LogEntry, Move, Recall, Remove, Rewrite, Shrink, Skeleton, Step
 from memory.model import ROOT, Attributes, NodeId, NodeKind, Vector
 
 WIDE = 48
@@ -136,7 +136,7 @@ class View:
         self.links: dict[NodeId, dict[NodeId, float]] = {}
         """The association graph: of each node that has edges, its neighbours and the edges' weights."""
         self.latest = -math.inf
-        """The latest `AT` of all leaves there have been: the events' own clock; minus infinity where none says its time."""
+        """The latest `AT` of all leaves there are: the events' own clock; minus infinity where none says its time."""
         self._raised: dict[NodeId, float] = {}
         """Of the last leaves that made `latest` later, what it was before."""
 
@@ -230,7 +230,9 @@ class View:
                     self.branches[step.node].version += 1
             case Link():
                 self._link(step)
-            case Grow():
+            case Remove():
+                self._remove(step)
+            case Grow() | Shrink() | Recall():
                 pass  # routing does not look at counts
 
     def undo(self, steps: Iterable[Step]) -> None:
@@ -261,8 +263,8 @@ class View:
                                 del self.links[one]
                 case Grow():
                     pass
-                case Rewrite() | Annotate():
-                    raise ValueError("a rewrite is never part of a plan that is tried")
+                case Rewrite() | Annotate() | Shrink() | Remove() | Recall():
+                    raise ValueError("a rewrite or a removal is never part of a plan that is tried")
 
     def _tick(self, leaf: NodeId, attributes: Attributes) -> None:
         time = _time(attributes)
@@ -271,6 +273,22 @@ class View:
                 del self._raised[next(iter(self._raised))]
             self._raised[leaf] = self.latest
             self.latest = time
+
+    def _remove(self, step: Remove) -> None:
+        branch = self.branches[step.parent]
+        self._take(branch, step.node)
+        branch.routing += 1
+        self.homes.pop(step.node, None)
+        self.branches.pop(step.node, None)
+        for other in self.links.pop(step.node, ()):
+            edges = self.links[other]
+            del edges[step.node]
+            if not edges:
+                del self.links[other]
+        attributes = self.attributes.pop(step.node, None)
+        self._raised.pop(step.node, None)
+        if attributes is not None and _time(attributes) >= self.latest:
+            self.latest = max((_time(each) for each in self.attributes.values()), default=-math.inf)
 
     def _link(self, step: Link) -> None:
         for other, weight in zip(step.others, step.weights or (1.0,) * len(step.others), strict=True):

@@ -7,7 +7,22 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from memory.changes import Annotate, ChangeSet, Cost, Create, EventEntry, Expectation, Grow, Link, Move, Rewrite, Step
+from memory.changes import (
+    Annotate,
+    ChangeSet,
+    Cost,
+    Create,
+    EventEntry,
+    Expectation,
+    Grow,
+    Link,
+    Move,
+    Recall,
+    Remove,
+    Rewrite,
+    Shrink,
+    Step,
+)
 from memory.model import ROOT, EmbeddingModel, EventId, Item, Mark, NodeId, NodeKind, TreeId, TreeInfo, Vector
 
 TREE = TreeId("tree")
@@ -78,11 +93,31 @@ def grow(name: str, *nodes: str) -> Grow:
     return Grow(leaf=NodeId(name), nodes=tuple(map(NodeId, nodes)))
 
 
+def shrink(name: str, *nodes: str) -> Shrink:
+    return Shrink(leaf=NodeId(name), nodes=tuple(map(NodeId, nodes)))
+
+
+def remove(name: str, parent: str = ROOT) -> Remove:
+    return Remove(node=NodeId(name), parent=NodeId(parent))
+
+
+def recall(name: str, *nodes: str) -> Recall:
+    return Recall(leaf=NodeId(name), nodes=tuple(map(NodeId, nodes)))
+
+
 def move(name: str, old_parent: str, parent: str, depth: int) -> Move:
     return Move(node=NodeId(name), old_parent=NodeId(old_parent), parent=NodeId(parent), depth=depth)
 
 
-def rewrite(name: str, parent: str = ROOT, *, through: int = 0, text: str = "rewritten", cost: Cost | None = None) -> Rewrite:
+def rewrite(
+    name: str,
+    parent: str = ROOT,
+    *,
+    through: int = 0,
+    text: str = "rewritten",
+    cost: Cost | None = None,
+    provisional: bool = False,
+) -> Rewrite:
     return Rewrite(
         node=NodeId(name),
         parent=NodeId(parent),
@@ -91,6 +126,7 @@ def rewrite(name: str, parent: str = ROOT, *, through: int = 0, text: str = "rew
         through=Mark(through),
         text=text,
         cost=cost or Cost(),
+        provisional=provisional,
     )
 
 
@@ -103,9 +139,14 @@ def event(name: str, *leaves: str, digest: bytes = DIGEST) -> EventEntry:
 
 
 def change_set(
-    *steps: Step, expects: Sequence[Expectation] = (), events: Sequence[EventEntry] = (), tree: TreeId = TREE
+    *steps: Step,
+    expects: Sequence[Expectation] = (),
+    events: Sequence[EventEntry] = (),
+    forgets: Sequence[str] = (),
+    tree: TreeId = TREE,
 ) -> ChangeSet:
-    return ChangeSet(tree=tree, steps=steps, expects=tuple(expects), events=tuple(events), at=AT)
+    forgotten = tuple(EventId(f"e-{name}") for name in forgets)
+    return ChangeSet(tree=tree, steps=steps, expects=tuple(expects), events=tuple(events), forgets=forgotten, at=AT)
 
 
 def insert(name: str, *path: str, expects: Sequence[Expectation] = (), tree: TreeId = TREE) -> ChangeSet:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -12,10 +12,10 @@ from typing import Self
 
 from memory.adapters.embedded.files import connect as connect_file
 from memory.adapters.embedded.leases import InProcessLeases
-from memory.adapters.embedded.store import reading, writing
+from memory.adapters.embedded.store import reading, removing, writing
 from memory.adapters.embedded.store.cache import RowCache
 from memory.adapters.embedded.store.checkpoints import Checkpoints
-from memory.adapters.embedded.store.opening import open_reader, open_writer
+from memory.adapters.embedded.store.opening import open_reader, open_writer, scrub
 from memory.adapters.embedded.store.snapshot import Snapshot
 from memory.adapters.embedded.store.threads import ReadThreads, WriteThread
 from memory.errors import StoreUnavailableError
@@ -141,6 +141,16 @@ class SqliteTreeStore(TreeStore):
 
         vectors = writing.vectors_of(changes)
         return await self._writing.run(lambda connection: writing.apply(connection, changes, vectors, held=held, cache=self._cache))
+
+    async def redact(self, tree: TreeId, nodes: Mapping[NodeId, int], *, to: int) -> None:
+        """Redact the log, some entries a transaction, then empty the journal."""
+        number = await self._readers.run(lambda connection: reading.tree_number(connection, tree))
+        after: int | None = 0
+        while after is not None:
+            after = await self._writing.run(partial(removing.redact, number=number, nodes=nodes, after=after))
+        # What is noted as done must be: the journal that holds the old entries goes first.
+        await asyncio.to_thread(scrub, self._path, busy_wait=self._busy_wait)
+        await self._writing.run(partial(removing.redacted, number=number, to=to))
 
     async def receipts(self, tree: TreeId, events: Sequence[EventId]) -> dict[EventId, Receipt]:
         """Receipts of applied events."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +11,21 @@ import msgspec
 
 from memory.adapters.codec import KIND_NUMBER, KINDS, decode_rows
 from memory.model import EventId, NodeId, NodeKind
-from memory.ports.store import Annotate, Cost, Create, Grow, Link, LogEntry, Move, Rewrite, Step
+from memory.ports.store import (
+    Annotate,
+    ChangeSet,
+    Cost,
+    Create,
+    Grow,
+    Link,
+    LogEntry,
+    Move,
+    Recall,
+    Remove,
+    Rewrite,
+    Shrink,
+    Step,
+)
 
 CONTRIBUTION = struct.Struct("<QI")
 """One packed contribution: its mark, and the leaf's number in its tree."""
@@ -31,6 +45,15 @@ class Tally(msgspec.Struct, array_like=True):
     tokens_out: int = 0
     summary_depths: dict[int, int] = {}
     leaf_depths: dict[int, int] = {}
+    floor: int = 0
+    redacted: int = 0
+
+    def count(self, kind: int, depth: int, change: int) -> None:
+        """So many nodes more of a kind at a depth."""
+        depths = self.leaf_depths if kind == KIND_NUMBER[NodeKind.LEAF] else self.summary_depths
+        depths[depth] = depths.get(depth, 0) + change
+        if not depths[depth]:
+            del depths[depth]
 
 
 class StoredCreate(msgspec.Struct, array_like=True, tag=0, gc=False):
@@ -92,7 +115,38 @@ class StoredLink(msgspec.Struct, array_like=True, tag=5, gc=False):
     weights: tuple[float, ...]
 
 
-StoredStep = StoredCreate | StoredMove | StoredGrow | StoredRewrite | StoredAnnotate | StoredLink
+class StoredShrink(msgspec.Struct, array_like=True, tag=6, gc=False):
+    """`Shrink`."""
+
+    leaf: str
+    nodes: tuple[str, ...]
+
+
+class StoredRemove(msgspec.Struct, array_like=True, tag=7, gc=False):
+    """`Remove`."""
+
+    node: str
+    parent: str
+
+
+class StoredRecall(msgspec.Struct, array_like=True, tag=8, gc=False):
+    """`Recall`."""
+
+    leaf: str
+    nodes: tuple[str, ...]
+
+
+StoredStep = (
+    StoredCreate
+    | StoredMove
+    | StoredGrow
+    | StoredRewrite
+    | StoredAnnotate
+    | StoredLink
+    | StoredShrink
+    | StoredRemove
+    | StoredRecall
+)
 
 
 class StoredEntry(msgspec.Struct, array_like=True):
@@ -103,6 +157,7 @@ class StoredEntry(msgspec.Struct, array_like=True):
     """Key of the first node made; the others follow in order of their steps."""
     steps: list[StoredStep]
     events: list[str]
+    forgets: list[str] = []
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -129,6 +184,17 @@ def decode_link(data: bytes) -> Link:
     return _link(_links.decode(data))
 
 
+def without(link: Link, nodes: Set[NodeId]) -> Link | None:
+    """The edges that do not end at one of these nodes; None when there are none left."""
+    if link.node in nodes:
+        return None
+    kept = [place for place, other in enumerate(link.others) if other not in nodes]
+    if len(kept) == len(link.others):
+        return link
+    weights = tuple(link.weights[place] for place in kept) if link.weights else ()
+    return Link(node=link.node, others=tuple(link.others[place] for place in kept), weights=weights) if kept else None
+
+
 def _link(stored: StoredLink) -> Link:
     return Link(node=NodeId(stored.node), others=stored.others, weights=stored.weights)  # type: ignore[arg-type]  # NodeId is a str
 
@@ -144,20 +210,18 @@ def unpack_contributions(data: bytes) -> list[tuple[int, int]]:
     return list(CONTRIBUTION.iter_unpack(data))
 
 
-def encode_entry(steps: Sequence[Step], events: Sequence[EventId], vectors: Sequence[bytes], *, at: datetime, first: int) -> bytes:
+def encode_entry(changes: ChangeSet, vectors: Sequence[bytes], *, first: int) -> bytes:
     """
     A log entry.
 
     Args:
-        steps: the commit's steps.
-        events: the ids of its events.
+        changes: the commit.
         vectors: the stored vectors of its `Create` and `Rewrite` steps, in order.
-        at: time of the commit.
         first: key of the first node made.
     """
     following = iter(vectors)
     stored: list[StoredStep] = []
-    for step in steps:
+    for step in changes.steps:
         match step:
             case Create():
                 vector = next(following)
@@ -196,7 +260,12 @@ def encode_entry(steps: Sequence[Step], events: Sequence[EventId], vectors: Sequ
                 stored.append(StoredAnnotate(step.node, dict(step.attributes)))
             case Link():
                 stored.append(StoredLink(step.node, step.others, step.weights))
-    return encode(StoredEntry(at=at, first=first, steps=stored, events=list(events)))
+            case Remove():
+                stored.append(StoredRemove(step.node, step.parent))
+            case Shrink() | Recall():
+                stored.append((StoredShrink if isinstance(step, Shrink) else StoredRecall)(step.leaf, step.nodes))
+    events = [str(event.id) for event in changes.events]
+    return encode(StoredEntry(at=changes.at, first=first, steps=stored, events=events, forgets=list(changes.forgets)))
 
 
 def decode_entry(data: bytes) -> StoredEntry:
@@ -227,10 +296,37 @@ def log_entry(seq: int, entry: StoredEntry, leaves: Sequence[bytes]) -> LogEntry
         at=entry.at,
         steps=tuple(_step(stored, rows) for stored in entry.steps),
         events=tuple(map(EventId, entry.events)),
+        forgets=tuple(map(EventId, entry.forgets)),
     )
 
 
-def _step(stored: StoredStep, rows: Any) -> Step:
+FEW = 16
+"""Nodes that are looked for in an entry's bytes before it is taken apart."""
+
+
+def redacted(data: bytes, nodes: Set[str]) -> bytes | None:
+    """A stored log entry without the vectors and attributes of these nodes; None when it has none of them."""
+    if len(nodes) <= FEW and not any(node.encode() in data for node in nodes):
+        return None
+    entry = decode_entry(data)
+    changed = False
+    for step in entry.steps:
+        match step:
+            case StoredCreate() if step.id in nodes:
+                changed = changed or any(step.vector) or bool(step.attributes)
+                step.vector, step.attributes = bytes(len(step.vector)), None
+            case StoredRewrite() if step.node in nodes:
+                changed = changed or any(step.vector)
+                step.vector = bytes(len(step.vector))
+            case StoredAnnotate() if step.node in nodes:
+                changed = changed or bool(step.attributes)
+                step.attributes = {}
+            case _:
+                pass
+    return encode(entry) if changed else None
+
+
+def _step(stored: StoredStep, rows: Any) -> Step:  # noqa: PLR0911  # one a kind of step
     match stored:
         case StoredCreate():
             return Create(
@@ -267,3 +363,9 @@ def _step(stored: StoredStep, rows: Any) -> Step:
             return Annotate(node=NodeId(stored.node), attributes=stored.attributes)
         case StoredLink():
             return _link(stored)
+        case StoredShrink():
+            return Shrink(leaf=NodeId(stored.leaf), nodes=stored.nodes)  # type: ignore[arg-type]  # NodeId is a str
+        case StoredRemove():
+            return Remove(node=NodeId(stored.node), parent=NodeId(stored.parent))
+        case StoredRecall():
+            return Recall(leaf=NodeId(stored.leaf), nodes=stored.nodes)  # type: ignore[arg-type]  # NodeId is a str

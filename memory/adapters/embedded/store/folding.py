@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from memory.adapters.codec import KIND_NUMBER
 from memory.adapters.embedded.store.codec import CONTRIBUTION, Tally, pack_contributions, unpack_contributions
 from memory.adapters.embedded.store.rows import LEAF, SUMMARY, Row
-from memory.changes import check_attributes, check_link
+from memory.adapters.embedded.store.taking import Taking
+from memory.changes import check_attributes, check_forgets, check_link
 from memory.model import MARK_BITS, ROOT, Mark, NodeId, NodeKind, mark
-from memory.ports.store import Annotate, ChangeSet, Create, Grow, Link, Move, Rewrite, Step
+from memory.ports.store import Annotate, ChangeSet, Create, Grow, Link, Move, Recall, Remove, Rewrite, Shrink, Step
 
 
 @dataclass(slots=True)
@@ -51,10 +52,10 @@ def named(changes: ChangeSet) -> list[NodeId]:
                 names.update({} if step.above is None else {step.above: None})
             case Move():
                 names[step.node] = names[step.old_parent] = names[step.parent] = None
-            case Grow():
+            case Grow() | Shrink() | Recall():
                 names[step.leaf] = None
                 names.update(dict.fromkeys(step.nodes))
-            case Rewrite():
+            case Rewrite() | Remove():
                 names[step.node] = names[step.parent] = None
             case Annotate():
                 names[step.node] = None
@@ -87,6 +88,8 @@ class Folding:
         numbers: node numbers given out before.
         tally: the tree's counters; edited.
         waiting: how many contributions outside the row of a key have a mark above the given one, and the oldest of those.
+        outside: those contributions themselves, oldest first.
+        children: keys of the children of a key, as stored.
     """
 
     def __init__(
@@ -100,6 +103,8 @@ class Folding:
         numbers: int,
         tally: Tally,
         waiting: Callable[[int, int], tuple[int, int | None]],
+        outside: Callable[[int], list[tuple[int, int]]],
+        children: Callable[[int], set[int]],
     ) -> None:
         self._changes = changes
         self._rows = rows
@@ -110,7 +115,9 @@ class Folding:
         self._numbers = numbers
         self._tally = tally
         self._waiting = waiting
+        self._taking = Taking(tally, base=base, seq=seq, outside=outside, children=children)
         self._vectors = 0
+        self._moved = False
         self._misfits: list[NodeId] = []
         self._links: list[tuple[Mark, Link]] = []
 
@@ -127,13 +134,16 @@ class Folding:
             raise ValueError(f"a change set has at most {(1 << MARK_BITS) - 1} steps, got {len(changes.steps)}")
         if len({event.id for event in changes.events}) != len(changes.events):
             raise ValueError("a change set names each event once")
+        check_forgets(changes)
         self._misfits.extend(misfits(changes, self._rows))
         for position, step in enumerate(changes.steps):
             self._fold(step, mark(self._seq, position))
+        if self._taking.used and (self._moved or self._numbers > self._first):
+            raise ValueError("a change set that takes leaves out creates and moves nothing")
         if self._misfits:
             raise Misfit(self._misfits)
         tally.events += len(changes.events)
-        rows = [row for row in self._rows.values() if row.new or row.counted or row.placed]
+        rows = [row for row in self._rows.values() if row.new or row.counted or row.placed or row.gone]
         for row in rows:
             row.overflow()
         return Folded(
@@ -142,9 +152,20 @@ class Folding:
             numbers=self._numbers,
             first=self._base + self._first,
             tally=tally,
-            named=list(self._rows.values()),
+            named=[row for row in self._rows.values() if not row.gone],
             links=self._links,
         )
+
+    def require_gone(self, leaves: Iterable[NodeId]) -> None:
+        """
+        Make sure that the folded set removes these leaves.
+
+        Raises:
+            Misfit: it leaves some of them.
+        """
+        left = [leaf for leaf in leaves if (row := self._rows.get(leaf)) is None or not row.gone]
+        if left:
+            raise Misfit(left)
 
     def _fold(self, step: Step, at: Mark) -> None:
         match step:
@@ -160,15 +181,25 @@ class Folding:
                 self._annotate(step)
             case Link():
                 self._link(step, at)
+            case Shrink():
+                self._shrink(step)
+            case Recall():
+                self._recall(step, at)
+            case Remove():
+                self._remove(step)
 
     def _known(self, *names: NodeId) -> list[Row] | None:
         """Rows of the nodes; None, and a misfit, when one is missing."""
         rows = self._rows
         try:
-            return [rows[name] for name in names]
+            known = [rows[name] for name in names]
         except KeyError:
             self._misfits.extend(name for name in names if name not in rows)
             return None
+        if self._taking.gone and (gone := [row.id for row in known if row.gone]):
+            self._misfits.extend(gone)
+            return None
+        return known
 
     def _create(self, step: Create, at: Mark) -> None:
         vector = self._vectors
@@ -213,7 +244,7 @@ class Folding:
         if below is not None:
             self._take_over(self._rows[step.id], below)
         self._numbers += 1
-        self._count(kind, step.depth, 1)
+        self._tally.count(kind, step.depth, 1)
         if kind == LEAF:
             self._tally.leaves += 1
         else:
@@ -246,6 +277,7 @@ class Folding:
             self._links.append((at, step))
 
     def _move(self, step: Move) -> None:
+        self._moved = True
         known = self._known(step.node, step.old_parent, step.parent)
         if known is None:
             return
@@ -256,8 +288,8 @@ class Folding:
         for parent in (old, new):
             parent.routing += 1
             parent.counted = True
-        self._count(row.kind, row.depth, -1)
-        self._count(row.kind, step.depth, 1)
+        self._tally.count(row.kind, row.depth, -1)
+        self._tally.count(row.kind, step.depth, 1)
         row.parent, row.depth, row.placed = new.key, step.depth, True
 
     def _grow(self, step: Grow, at: Mark) -> None:
@@ -309,6 +341,9 @@ class Folding:
         before = row.pending
         held = row.over if row.new else row.key
         waiting, oldest = (0, None) if held is None else self._waiting(held, through)
+        if row.runs is not None:
+            row.runs = [(at, leaf) for at, leaf in row.runs if at > through]
+            waiting, oldest = len(row.runs), row.runs[0][0] if row.runs else None
         tail = [(at, leaf) for at, leaf in unpack_contributions(row.tail) if at > through]
         row.tail = pack_contributions(tail)
         row.pending = waiting + len(tail)
@@ -319,8 +354,29 @@ class Folding:
         if row.oldest is None:
             self._tally.dirty -= 1
 
-    def _count(self, kind: int, depth: int, change: int) -> None:
-        depths = self._tally.leaf_depths if kind == LEAF else self._tally.summary_depths
-        depths[depth] = depths.get(depth, 0) + change
-        if not depths[depth]:
-            del depths[depth]
+    def _leaf_and_above(self, step: Shrink | Recall) -> tuple[Row, list[Row]] | None:
+        """The step's leaf and the summaries above it; None, and a misfit, when one is missing."""
+        known = self._known(step.leaf, *step.nodes)
+        if known is None:
+            return None
+        leaf, *above = known
+        if leaf.kind != LEAF or any(row.kind != SUMMARY for row in above) or len(set(step.nodes)) != len(step.nodes):
+            raise ValueError(
+                f"{type(step).__name__} of {step.leaf}: it is no leaf, or the nodes are not summaries, each named once"
+            )
+        return leaf, above
+
+    def _shrink(self, step: Shrink) -> None:
+        found = self._leaf_and_above(step)
+        if found is not None:
+            self._taking.shrink(*found)
+
+    def _recall(self, step: Recall, at: Mark) -> None:
+        found = self._leaf_and_above(step)
+        if found is not None:
+            self._taking.recall(*found, at)
+
+    def _remove(self, step: Remove) -> None:
+        known = self._known(step.node, step.parent)
+        if known is not None and not self._taking.remove(*known):
+            self._misfits.append(step.node)

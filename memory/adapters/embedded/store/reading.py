@@ -55,7 +55,7 @@ def key_range(number: int) -> tuple[int, int]:
     return number << KEY_BITS, (number + 1 << KEY_BITS) - 1
 
 
-TREE = "SELECT id, structure, model, dimension, unrelated_cosine, parameters, created_at, seq FROM tree"
+TREE = "SELECT id, structure, model, dimension, unrelated_cosine, parameters, created_at, seq, tally FROM tree"
 
 
 def tree_info(connection: sqlite3.Connection, tree: TreeId) -> TreeInfo:
@@ -77,7 +77,8 @@ def tree_infos(connection: sqlite3.Connection) -> list[TreeInfo]:
 
 
 def _tree_info(values: Sequence[Any]) -> TreeInfo:
-    name, structure, model, dimension, unrelated, parameters, created_at, seq = values
+    name, structure, model, dimension, unrelated, parameters, created_at, seq, data = values
+    counts = codec.decode_tally(data)
     return TreeInfo(
         id=TreeId(name),
         structure=structure,
@@ -85,6 +86,8 @@ def _tree_info(values: Sequence[Any]) -> TreeInfo:
         parameters=codec.decode_parameters(parameters),
         created_at=datetime.fromisoformat(created_at),
         seq=seq,
+        floor=counts.floor,
+        redacted=counts.redacted,
     )
 
 
@@ -289,7 +292,19 @@ def changes(connection: sqlite3.Connection, tree: TreeId, after: int, *, limit: 
         stored = dict(
             connection.execute("SELECT key, value FROM vector WHERE key BETWEEN ? AND ?", (min(every), max(every))).fetchall()
         )
+    if any(key not in stored for key in every):
+        _fill(connection, tree, stored, every)
     return [codec.log_entry(seq, entry, [stored[key] for key in keys]) for (seq, entry), keys in zip(entries, wanted, strict=True)]
+
+
+def _fill(connection: sqlite3.Connection, tree: TreeId, stored: dict[int, bytes], wanted: Sequence[int]) -> None:
+    """Zeros for the vectors of leaves that were removed."""
+    info = tree_info(connection, tree)
+    missing = [key for key in wanted if key not in stored]
+    if missing and not info.floor:
+        raise StoreDamagedError(f"tree {tree}: {len(missing)} leaves that its change log makes are not there")
+    zeros = bytes(info.model.dimension * STORED.itemsize)
+    stored.update(dict.fromkeys(missing, zeros))
 
 
 def contributions(connection: sqlite3.Connection, tree: TreeId, name: NodeId, *, limit: int) -> list[Contribution]:

@@ -69,12 +69,16 @@ class Row(msgspec.Struct, gc=False):
     """Those that are set."""
     over: int | None = None
     """Of a new node, the key of the one whose runs it takes over."""
+    runs: list[tuple[int, int]] | None = None
+    """What is left of the contributions outside the row, oldest first, where some were taken out of the middle; None: as stored."""
+    gone: bool = False
+    """Removed."""
 
     def settled(self) -> Row:
         """The row as it is after the commit, ready for the next one."""
-        if self.new or self.placed or self.run is not None or self.attributes is not None:
+        if self.new or self.placed or self.run is not None or self.attributes is not None or self.runs is not None:
             self.new = self.placed = False
-            self.text = self.item = self.run = self.attributes = self.over = None
+            self.text = self.item = self.run = self.attributes = self.over = self.runs = None
             self.vector, self.through = -1, 0
         self.counted = False
         return self
@@ -93,5 +97,5 @@ def by_size(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """Rows by what is to be written of them."""
     sorted_rows: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        sorted_rows["new" if row.new else "placed" if row.placed else "counted"].append(row)
+        sorted_rows["gone" if row.gone else "new" if row.new else "placed" if row.placed else "counted"].append(row)
     return sorted_rows

@@ -108,7 +108,16 @@ CREATE TABLE link (
 ) STRICT, WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (VERSION_1, VERSION_2)
+VERSION_3 = """
+-- From this version on what is deleted is overwritten, and commits can remove. Has a row while the file may still hold, in parts
+-- that are not in use, what an earlier version deleted.
+CREATE TABLE remains (
+    since INTEGER NOT NULL     -- schema version that left them
+) STRICT;
+INSERT INTO remains (since) SELECT 2 WHERE EXISTS (SELECT 1 FROM tree);
+"""
+
+MIGRATIONS: tuple[str, ...] = (VERSION_1, VERSION_2, VERSION_3)
 """Scripts in order: the n-th, from 1, brings a file from version n - 1 to n. Never edited once released; only appended to."""
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from memory.adapters.codec import encode_item, encode_vectors
-from memory.adapters.embedded.store import codec
+from memory.adapters.embedded.store import codec, removing
 from memory.adapters.embedded.store.cache import RowCache
 from memory.adapters.embedded.store.folding import Folded, Folding, Misfit, named
 from memory.adapters.embedded.store.reading import tree_info
@@ -17,7 +17,7 @@ from memory.adapters.embedded.store.rows import Row, by_size
 from memory.adapters.embedded.store.schema import KEY_BITS
 from memory.errors import LeaseLostError, TreeNotFoundError
 from memory.model import ROOT, EventId, NodeId, TreeInfo
-from memory.ports.store import Applied, ChangeSet, Create, Receipt, Rewrite, Seen, Stale
+from memory.ports.store import NO_DIGEST, Applied, ChangeSet, Create, Receipt, Rewrite, Seen, Stale
 
 COLUMNS = "key, tree, id, parent, kind, depth, mark, version, routing, descendants, pending, oldest, cohesion, provisional, tail"
 INSERT_ROOT = f"INSERT INTO node ({COLUMNS}) VALUES (?, ?, ?, NULL, 0, 0, 0, 1, 0, 0, 0, NULL, 1.0, 0, x'')"  # noqa: S608
@@ -87,16 +87,18 @@ def apply(
         held: whether the lease that was given, if any, is still valid.
         cache: of the thread that writes.
     """
-    found = connection.execute(
+    values = connection.execute(
         "SELECT number, dimension, seq, numbers, tally, stamp FROM tree WHERE id = ?", (changes.tree,)
     ).fetchone()
-    if found is None:
+    if values is None:
         raise TreeNotFoundError(f"there is no tree {changes.tree!r} in this store")
-    tree = TreeRow._make(found)
+    tree = TreeRow._make(values)
     packed = vectors(tree.dimension)
     if not held():
         raise LeaseLostError(f"the lease on {changes.tree} has ended; nothing was written")
-    seen = receipts(connection, tree.number, [event.id for event in changes.events])
+    found = receipts(connection, tree.number, [*(event.id for event in changes.events), *changes.forgets])
+    forgets = set(changes.forgets)
+    seen = {event: receipt for event, receipt in found.items() if receipt.forgotten or event not in forgets}
     if seen:
         return Seen(receipts=seen)
     folding = Folding(
@@ -108,9 +110,13 @@ def apply(
         numbers=tree.numbers,
         tally=codec.decode_tally(tree.tally),
         waiting=lambda key, through: _waiting(connection, key, through),
+        outside=lambda key: _outside(connection, key),
+        children=lambda key: _children(connection, key),
     )
     try:
         folded = folding.fold()
+        folding.require_gone(leaf for receipt in found.values() for leaf in receipt.leaves)
+        folded.tally.events -= len(found)
     except Misfit as misfit:
         return Stale(nodes=misfit.nodes, seq=tree.seq)
     stamp = draw()
@@ -144,7 +150,8 @@ def receipts(connection: sqlite3.Connection, number: int, events: Sequence[Event
         query = f"SELECT id, seq, digest, leaves FROM event WHERE tree = ? AND id IN ({marks})"  # noqa: S608
         for event, seq, digest, leaves in connection.execute(query, (number, *some)):
             nodes = tuple(map(NodeId, codec.decode_names(leaves)))
-            found[event] = Receipt(event_id=event, seq=seq, digest=digest, leaves=nodes)
+            # A forgotten event keeps no digest, and any other has one of 16 bytes.
+            found[event] = Receipt(event_id=event, seq=seq, digest=digest or NO_DIGEST, leaves=nodes, forgotten=not digest)
     return found
 
 
@@ -174,6 +181,16 @@ def _straddling(connection: sqlite3.Connection, key: int, through: int) -> list[
     return [(number, [(at, leaf) for at, leaf in codec.unpack_contributions(data) if at > through]) for number, data in found]
 
 
+def _outside(connection: sqlite3.Connection, key: int) -> list[tuple[int, int]]:
+    """Contributions in the runs of a node, oldest first."""
+    runs = connection.execute("SELECT data FROM contribution WHERE node = ? ORDER BY first", (key,))
+    return [one for (data,) in runs for one in codec.unpack_contributions(data)]
+
+
+def _children(connection: sqlite3.Connection, key: int) -> set[int]:
+    return {child for (child,) in connection.execute("SELECT key FROM node WHERE parent = ?", (key,))}
+
+
 def _trim(connection: sqlite3.Connection, key: int, through: int) -> None:
     for number, left in _straddling(connection, key, through):
         connection.execute(
@@ -194,27 +211,31 @@ def _write(
                 (row.key, row.over),
             )
     for row in folded.rows:
-        if row.through and (not row.new or row.over is not None):
+        if row.through and (not row.new or row.over is not None) and row.runs is None:
             _trim(connection, row.key, row.through)
     rows = by_size(folded.rows)
+    if rows["gone"]:
+        removing.remove(connection, number, rows["gone"])
+        removing.replace_runs(connection, (row for row in folded.rows if not row.gone))
+    removing.bury(connection, number, folded.seq, changes.forgets)
     _insert(connection, rows["new"], packed)
     _update(connection, rows["counted"], rows["placed"], packed)
     connection.executemany(
         "INSERT INTO contribution (node, first, last, size, data) VALUES (?, ?, ?, ?, ?)",
-        ((row.key, *row.run) for row in folded.rows if row.run is not None),
+        ((row.key, *row.run) for row in folded.rows if row.run is not None and not row.gone),
     )
     connection.executemany(
         "INSERT INTO event (tree, id, seq, digest, leaves) VALUES (?, ?, ?, ?, ?)",
         ((number, event.id, folded.seq, event.digest, codec.encode(event.leaves)) for event in changes.events),
     )
     for row in folded.rows:
-        if row.attributes is not None:
+        if row.attributes is not None and not row.gone:
             _annotate(connection, row)
     connection.executemany(
         "INSERT INTO link (tree, mark, data) VALUES (?, ?, ?)",
         ((number, at, codec.encode_link(link)) for at, link in folded.links),
     )
-    entry = codec.encode_entry(changes.steps, [event.id for event in changes.events], packed, at=changes.at, first=folded.first)
+    entry = codec.encode_entry(changes, packed, first=folded.first)
     connection.execute("INSERT INTO log (key, entry) VALUES (?, ?)", (number << KEY_BITS | folded.seq, entry))
     connection.execute(
         "UPDATE tree SET seq = ?, numbers = ?, tally = ?, stamp = ? WHERE number = ?",
