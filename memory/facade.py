@@ -255,9 +255,35 @@ class LocalMemory:
             tree_id(tree), query, k=k, strategy=strategy, scope=scope or Scope(), group=group, explain=explain
         )
 
-    async def context(self, tree: str, query: str, *, tokens: int, strategy: str = "hybrid", scope: Scope | None = None) -> Context:
-        """Hits packed into a token budget, in time order, ready for a prompt."""
-        return await self._parts.query.context(tree_id(tree), query, tokens=tokens, strategy=strategy, scope=scope or Scope())
+    async def context(
+        self,
+        tree: str,
+        query: str,
+        *,
+        tokens: int,
+        strategy: str = "hybrid",
+        scope: Scope | None = None,
+        context_filter: bool | None = None,
+    ) -> Context:
+        """
+        Hits packed into a token budget, in time order, ready for a prompt.
+
+        Args:
+            tree: which memory.
+            query: the question, in words.
+            tokens: most of them, of about four characters.
+            strategy: as for `search`.
+            scope: as for `search`.
+            context_filter: True has the memory's context filter, a model, leave out what does not matter to the question, False
+                leaves all in; None filters where the memory was opened with a filter.
+
+        Raises:
+            QueryError: tokens, strategy or query out of bounds, or a filter is asked for where there is none.
+            TreeNotFoundError, TreeMismatchError: no such tree, or one of another embedding model.
+        """
+        return await self._parts.query.context(
+            tree_id(tree), query, tokens=tokens, strategy=strategy, scope=scope or Scope(), context_filter=context_filter
+        )
 
     async def speakers(self, tree: str) -> list[Speaker]:
         """Who speaks in a tree, those with most turns first."""

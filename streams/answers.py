@@ -7,6 +7,7 @@ from typing import Any
 
 from memory.model import TreeInfo
 from memory.results import CheckReport, Hit, Profile, SearchAnswer, Speaker, TreeNode, TreeReport
+from memory.service.query import Context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,17 @@ def answer_json(answer: SearchAnswer, *, explain: bool = False) -> dict[str, Any
         "strategy": answer.strategy,
     }
     return {**value, "trace": list(answer.trace)} if explain else value
+
+
+def context_json(packed: Context) -> dict[str, Any]:
+    """`{"text": …, "tokens": …, "hits": […], "filtered": …, "note": …}`."""
+    return {
+        "text": packed.text,
+        "tokens": packed.tokens,
+        "hits": [hit_json(hit) for hit in packed.hits],
+        "filtered": packed.filtered,
+        "note": packed.note,
+    }
 
 
 def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:

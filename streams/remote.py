@@ -26,7 +26,7 @@ from memory.results import EventResult, EventStatus, Hit, SearchAnswer, TreeNode
 from memory.service.query import Context
 from memory.service.stream import IngestTotals
 from streams.client import AsyncClient, ServiceError
-from streams.client.answers import AskOptions
+from streams.client.answers import AskOptions, ContextOptions
 from streams.client.exchange import CHARACTERS_AT_ONCE, LINES_AT_ONCE
 from streams.settings import Settings
 
@@ -216,14 +216,33 @@ class RemoteMemory:
         trace = cast("Sequence[str]", value.get("trace", ()))
         return SearchAnswer(hits=_hits(value["hits"]), seq=value["seq"], strategy=value["strategy"], trace=tuple(trace))
 
-    async def context(self, tree: str, query: str, *, tokens: int, strategy: str = "hybrid", scope: Scope | None = None) -> Context:
+    async def context(
+        self,
+        tree: str,
+        query: str,
+        *,
+        tokens: int,
+        strategy: str = "hybrid",
+        scope: Scope | None = None,
+        context_filter: bool | None = None,
+    ) -> Context:
         """See `LocalMemory.context`; an answer that is short of something says so to `on_degraded`."""
+        options = cast("ContextOptions", _options(strategy, scope or Scope()))
+        if context_filter is not None:  # services of before this option do not know it
+            options["context_filter"] = context_filter
         try:
-            value = await self._client.context(tree_id(tree), query, tokens=tokens, **_options(strategy, scope or Scope()))
+            value = await self._client.context(tree_id(tree), query, tokens=tokens, **options)
         except ServiceError as error:
             _raise(error)
         self._say(value["degraded"])
-        return Context(text=value["text"], tokens=value["tokens"], hits=_hits(value["hits"]), seq=value["seq"])
+        return Context(
+            text=value["text"],
+            tokens=value["tokens"],
+            hits=_hits(value["hits"]),
+            seq=value["seq"],
+            filtered=value.get("filtered", False),
+            note=value.get("note", ""),
+        )
 
     async def tree(self, tree: str, *, depth: int | None = None, children: int = 20, node: str | None = None) -> TreeNode:
         """See `LocalMemory.tree`; the service draws two levels where no depth is given."""

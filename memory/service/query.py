@@ -143,16 +143,35 @@ class Query:
         hits = await self._hits(tree, chosen, nodes)
         return SearchAnswer(hits=hits, seq=ranking.seq, strategy=strategy, trace=ranking.trace)
 
-    async def context(self, tree: TreeId, text: str, *, tokens: int, strategy: str = "hybrid", scope: Scope) -> Context:
+    async def context(
+        self,
+        tree: TreeId,
+        text: str,
+        *,
+        tokens: int,
+        strategy: str = "hybrid",
+        scope: Scope,
+        context_filter: bool | None = None,
+    ) -> Context:
         """
         Hits packed into a token budget, in time order; what a chosen summary says is not repeated by leaves below it.
 
-        With a filter, what does not matter to the question is then left out. Where the filter is away all of it stays, and the
-        answer says so.
+        With a filter, what does not matter to the question is then left out (MemGAS, section 2.4). Where the filter is away all of
+        it stays, and the answer says so.
+
+        Args:
+            tree: which memory.
+            text: the question.
+            tokens: most of them, before anything is left out.
+            strategy: by name.
+            scope: filters.
+            context_filter: whether this question's context is filtered; None where there is a filter.
 
         Raises:
-            QueryError: out of bounds.
+            QueryError: out of bounds, or a filter is asked for where there is none.
         """
+        if context_filter and self._filter is None:
+            raise QueryError("context_filter: there is no model to filter with; set BANYAN_CONTEXT_FILTER=openai:MODEL")
         if not 1 <= tokens <= CONTEXT_TOKENS_MAX:
             raise QueryError(f"tokens must be between 1 and {CONTEXT_TOKENS_MAX:,}, got {tokens}")
         k = max(5, min(CONTEXT_HITS_MAX, self._settings.k_max, tokens // 10))
@@ -163,7 +182,7 @@ class Query:
         hits = tuple(by_id[passage.node] for passage in packed)
         texts = [passage.text for passage in packed]
         note = ""
-        if self._filter is not None and texts:
+        if self._filter is not None and context_filter is not False and texts:
             try:
                 kept = await self._filter.keep(text, texts)
             except FilterError as error:

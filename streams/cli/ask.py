@@ -129,9 +129,15 @@ Examples:
     "--tokens", type=click.IntRange(min=1), required=True, metavar="N", help="Longest text, in tokens (about four characters)."
 )
 @_scope_options
+@click.option(
+    "--context-filter/--no-context-filter",
+    default=None,
+    help="Have the model that BANYAN_CONTEXT_FILTER names leave out what does not matter to QUERY, or not; without either, where "
+    "one is named.",
+)
 @asking_options
 @run_async
-async def context(
+async def context(  # noqa: PLR0917  # click passes options by name
     tree: str,
     query: str,
     tokens: int,
@@ -139,22 +145,23 @@ async def context(
     filters: Sequence[str],
     since: str | None,
     until: str | None,
+    context_filter: bool | None,
     session: Session,
 ) -> None:
     """
     Pack what TREE holds on QUERY into a text for a prompt, at most N tokens, in the order of time.
 
-    With --json: {"text": "...", "tokens": N, "hits": [...]}.
+    With --json: {"text": "...", "tokens": N, "hits": [...], "filtered": false, "note": ""}.
     """
     scope = parse_scope(filters, since, until)
     async with session.asked(mode="search") as memory:
-        packed = await memory.context(tree, query, tokens=tokens, strategy=strategy, scope=scope)
+        packed = await memory.context(tree, query, tokens=tokens, strategy=strategy, scope=scope, context_filter=context_filter)
     if packed.note:
         session.output.warn(f"nothing was left out of the context: {packed.note}")
     if session.output.as_json:
-        from streams.answers import hit_json  # noqa: PLC0415
+        from streams.answers import context_json  # noqa: PLC0415
 
-        session.output.emit({"text": packed.text, "tokens": packed.tokens, "hits": [hit_json(hit) for hit in packed.hits]})
+        session.output.emit(context_json(packed))
         return
     # The text is for a prompt: exactly as packed, but for a terminal, which what was ingested must not command.
     text = printable(packed.text) if session.output.out.is_terminal else packed.text

@@ -61,6 +61,8 @@ class ContextAnswer(TypedDict):
     text: str
     tokens: int
     hits: list[Hit]
+    filtered: bool
+    note: str
     seq: int
     degraded: str | None
 
@@ -97,6 +99,12 @@ class AskOptions(TypedDict, total=False):
     min_seq: int | None
     wait_for: str | None
     wait_seconds: float
+
+
+class ContextOptions(AskOptions, total=False):
+    """And a text for a prompt."""
+
+    context_filter: bool | None
 
 
 class SearchOptions(AskOptions, total=False):

@@ -10,7 +10,15 @@ from typing import Any, Self, Unpack, cast
 import httpx
 
 from streams.client import exchange
-from streams.client.answers import AskOptions, Commit, ContextAnswer, EventResult, SearchAnswer, SearchOptions, TreeInfo
+from streams.client.answers import (
+    Commit,
+    ContextAnswer,
+    ContextOptions,
+    EventResult,
+    SearchAnswer,
+    SearchOptions,
+    TreeInfo,
+)
 from streams.client.exchange import Call, Course, Patience, ServiceError
 
 
@@ -81,7 +89,7 @@ class Client:
         """The hits for a question."""
         return cast("SearchAnswer", self._json(exchange.post({"query": query, **options}, "trees", tree, "search")))
 
-    def context(self, tree: str, query: str, *, tokens: int, **options: Unpack[AskOptions]) -> ContextAnswer:
+    def context(self, tree: str, query: str, *, tokens: int, **options: Unpack[ContextOptions]) -> ContextAnswer:
         """Hits packed into a token budget, in time order, ready for a prompt."""
         asked = {"query": query, "tokens": tokens, **options}
         return cast("ContextAnswer", self._json(exchange.post(asked, "trees", tree, "context")))

@@ -117,6 +117,8 @@ class ContextOut(BaseModel):
     text: str
     tokens: int
     hits: list[HitOut]
+    filtered: bool = Field(description="Whether a model left out what does not matter to the question.")
+    note: str = Field(description="Why it was not filtered although it should have been; else empty.")
     seq: int
     degraded: str | None
 

@@ -87,10 +87,10 @@ async def context(request: Request, tree: Tree, asked: requests.ContextRequest) 
         tokens=asked.tokens,
         strategy=asked.strategy,
         scope=_scope(asked),
+        context_filter=asked.context_filter,
         wanted=_wanted(asked),
     )
-    hits = [answers.hit_json(hit) for hit in packed.hits]
-    return json_answer({"text": packed.text, "tokens": packed.tokens, "hits": hits, "seq": packed.seq, "degraded": degraded})
+    return json_answer({**answers.context_json(packed), "seq": packed.seq, "degraded": degraded})
 
 
 @router.get("/trees/{tree}/speakers", response_model=models.SpeakersOut, tags=["trees"], summary="Who speaks in a tree")

@@ -66,6 +66,11 @@ class ContextRequest(Asking):
     """A question whose answer is packed for a prompt."""
 
     tokens: int = Field(ge=1, le=1_000_000, description="Longest text, in tokens of about four characters.", examples=[500])
+    context_filter: bool | None = Field(
+        None,
+        description="Whether the model that BANYAN_CONTEXT_FILTER names leaves out what does not matter to the question; "
+        "null or nothing: where one is named.",
+    )
 
 
 class _RecordIn(BaseModel):

@@ -118,16 +118,27 @@ class Service:
             return await ask(WITHOUT_VECTORS), DEGRADED
 
     async def context(
-        self, tree: TreeId, query: str, *, tokens: int, strategy: str, scope: Scope, wanted: Wanted
+        self,
+        tree: TreeId,
+        query: str,
+        *,
+        tokens: int,
+        strategy: str,
+        scope: Scope,
+        context_filter: bool | None = None,
+        wanted: Wanted,
     ) -> tuple[Context, str | None]:
         """The text, and what it is short of, if anything."""
         await self.wait(tree, wanted)
+
+        async def ask(by: str) -> Context:
+            return await self.memory.context(tree, query, tokens=tokens, strategy=by, scope=scope, context_filter=context_filter)
+
         try:
-            return await self.memory.context(tree, query, tokens=tokens, strategy=strategy, scope=scope), None
+            return await ask(strategy), None
         except (EmbedderError, EmbedderAnswerError) as error:
             self._degrade(strategy, error)
-            packed = await self.memory.context(tree, query, tokens=tokens, strategy=WITHOUT_VECTORS, scope=scope)
-            return packed, DEGRADED
+            return await ask(WITHOUT_VECTORS), DEGRADED
 
     def _degrade(self, strategy: str, error: BanyanError) -> None:
         if strategy not in _REPLACED:

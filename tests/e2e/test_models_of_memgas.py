@@ -53,7 +53,14 @@ def test_a_context_is_filtered_by_the_model_that_is_set_and_stays_whole_without_
     ran = told("context", "t", "Where does Ana live?", "--tokens", "500")
     assert ran.out.strip() == "Ana: I moved to Porto in May."
     assert "Question: Where does Ana live?" in server.requests[-1].body["messages"][-1]["content"]
+    asked = len(server.requests)
+    assert told("context", "t", "Where does Ana live?", "--tokens", "500", "--no-context-filter").out == whole
+    assert len(server.requests) == asked, "the question does without"
     server.fail_next("status", status=400, message="never")
     ran = told("context", "t", "Where does Ana live?", "--tokens", "500")
     assert ran.out == whole
     assert "nothing was left out of the context" in ran.err
+    monkeypatch.delenv("BANYAN_CONTEXT_FILTER")
+    ran = told("context", "t", "Where does Ana live?", "--tokens", "500", "--context-filter")
+    assert ran.code == 2
+    assert "BANYAN_CONTEXT_FILTER" in ran.err

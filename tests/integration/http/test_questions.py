@@ -212,7 +212,7 @@ async def test_a_question_says_whether_its_context_is_filtered_and_the_answer_wh
     async def packed(served: Served, **more: object) -> httpx.Response:
         return await served.post("me/context", {"query": "tunnel", "tokens": 50, **more})
 
-    async with serving(tmp_path / "with", context_filter=FakeContextFilter()) as served:
+    async with serving(tmp_path / "with", context_filter=FakeContextFilter("tunnel")) as served:
         await served.put("me", "the tunnel opens", "a cello")
         for given in ({}, {"context_filter": None}, {"context_filter": True}):
             answer = (await packed(served, **given)).json()

@@ -62,6 +62,21 @@ async def test_each_problem_is_the_error_of_a_memory_here(kind: str, status: int
     assert type(caught.value) is error or error is TransientError
 
 
+@pytest.mark.parametrize("wanted", [None, True, False])
+async def test_whether_a_context_is_filtered_goes_over_only_where_it_is_said(wanted: bool | None) -> None:
+    asked: list[Any] = []
+
+    def answering(request: httpx.Request) -> httpx.Response:
+        asked.append(json.loads(request.content))
+        packed = {"text": "x", "tokens": 1, "hits": [], "filtered": True, "note": "", "seq": 3, "degraded": None}
+        return httpx.Response(200, json=packed)
+
+    answer = await remote(answering).context("t", "x", tokens=9, context_filter=wanted)
+    assert (answer.filtered, answer.note) == (True, "")
+    [sent] = asked
+    assert sent.get("context_filter", "nothing") == ("nothing" if wanted is None else wanted)
+
+
 async def test_conditions_go_over_as_they_are_and_what_is_short_is_told() -> None:
     asked: list[Any] = []
 
