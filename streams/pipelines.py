@@ -272,7 +272,7 @@ async def open_summarizing(
             jobs=jobs, claims=backend.claims, summarize=summarize, settings=settings.memory.summaries, given_up=given_up
         )
         throttle = summarizer.throttle.counts if isinstance(summarizer, OpenAISummarizer) and summarizer.throttle else None
-        waiting = Waiting(backend.store, clock)
+        waiting = Waiting(backend.store, backend.claims, clock)
         parts.push_async_callback(waiting.stop)
         if settings.metrics.port is not None:
             waiting.start()

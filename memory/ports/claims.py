@@ -53,7 +53,9 @@ class NodeClaims(ABC):
     @abstractmethod
     async def claim(self, tree: TreeId, node: NodeId, *, ttl: timedelta) -> Claim:
         """
-        Take the node; whether the node exists is not looked at.
+        Take the node.
+
+        Whether it or its tree exists is not looked at: a name that no tree can have serves for what workers do one at a time.
 
         Raises:
             ClaimBusyError: another has it; `retry_after` is until its claim would end by itself.

@@ -39,6 +39,14 @@ async def test_nodes_and_trees_are_claimed_apart(claims: NodeClaims) -> None:
     await claims.claim(TreeId("other"), NODE, ttl=TTL)
 
 
+async def test_what_is_no_tree_can_be_claimed_too(claims: NodeClaims) -> None:
+    held = await claims.claim(TreeId("*"), NODE, ttl=TTL)
+    with pytest.raises(ClaimBusyError):
+        await claims.claim(TreeId("*"), NODE, ttl=TTL)
+    await claims.release(held)
+    await claims.claim(TreeId("*"), NODE, ttl=TTL)
+
+
 async def test_of_many_that_want_a_node_one_gets_it(claims: NodeClaims) -> None:
     asked = await asyncio.gather(*(claims.claim(TREE, NODE, ttl=TTL) for _ in range(8)), return_exceptions=True)
     assert sum(not isinstance(answer, ClaimBusyError) for answer in asked) == 1

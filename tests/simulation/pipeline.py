@@ -319,7 +319,7 @@ class WorkerLife(Life):
             log=simulation.log,
         )
         pool = SummaryPool(jobs=jobs, claims=simulation.claims, summarize=world.summarize, settings=settings.memory.summaries)
-        waiting = Waiting(world.store, world.clock)
+        waiting = Waiting(world.store, simulation.claims, world.clock)
         return Summarizing(jobs, dead, retry, pool, world.summarize, world.store, waiting, AsyncExitStack())
 
     def _producer(self) -> SimulatedProducer:
