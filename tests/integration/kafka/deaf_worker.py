@@ -16,6 +16,7 @@ from streams.run import run_worker
 from streams.setting_tables import LogSettings
 from streams.settings import load
 from streams.telemetry import configure_logging
+from tests.integration.kafka.seen_first import end_once_seen
 
 
 class Deaf:
@@ -36,6 +37,7 @@ async def once(stream: Any, runtime: Any) -> None:
 
 
 def main() -> int:
+    end_once_seen()
     turns.consume = once  # type: ignore[attr-defined, assignment]
     settings = load(os.environ).settings
     configure_logging(LogSettings(level="info", format="json"))

@@ -16,6 +16,7 @@ from streams.runtime import Runtime
 from streams.setting_tables import LogSettings
 from streams.settings import Settings, load
 from streams.telemetry import configure_logging
+from tests.integration.kafka.seen_first import end_once_seen
 
 LEAVES_AFTER = 3.0  # seconds
 
@@ -33,6 +34,8 @@ def leave(client: Any) -> None:
 
 
 def main() -> int:
+    end_once_seen()
+
     async def opened(settings: Settings) -> Ingesting:
         asyncio.get_running_loop().call_later(LEAVES_AFTER, out, 0)
         return await open_ingesting(settings)

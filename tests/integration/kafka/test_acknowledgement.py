@@ -27,7 +27,7 @@ from streams.runtime import Runtime
 from streams.settings import Settings
 from streams.topics import topics
 from streams.workers.jobs import Message, TakenJobs
-from tests.integration.kafka.workers import committed, send_raw
+from tests.integration.kafka.workers import LIMIT, committed, send_raw
 
 pytestmark = pytest.mark.slow
 COUNT = 20
@@ -57,7 +57,7 @@ async def _nothing(_settings: Settings) -> Any:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT):
         while not condition():  # noqa: ASYNC110  # what is waited for happens in a library
             await asyncio.sleep(0.02)
 

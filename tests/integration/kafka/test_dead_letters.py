@@ -12,7 +12,7 @@ from streams.dead_letters import decode_envelope
 from streams.settings import Settings
 from streams.topics import topics
 from tests.integration.kafka.test_repair import banyan
-from tests.integration.kafka.workers import LIMIT, Worker, Workers, events_in, read, send, send_raw, turns, until_events
+from tests.integration.kafka.workers import LIMIT, STEADY, Worker, Workers, events_in, read, send, send_raw, turns, until_events
 
 pytestmark = pytest.mark.slow
 LONG = json.dumps({"tree": "t", "id": "long", "text": "harbour " * 30}).encode()
@@ -25,7 +25,7 @@ async def test_records_that_a_setting_refused_go_in_once_it_is_right(
     await send(installed, turns(30))
     await send_raw(installed, names.turns.name, LONG, key=b"t/c")
     await send_raw(installed, names.turns.name, b"no json \xff", key=b"t/d")
-    narrow = workers("worker", "ingest", BANYAN_INGEST_TURN_CHARACTERS_MAX="100")
+    narrow = workers("worker", "ingest", BANYAN_INGEST_TURN_CHARACTERS_MAX="100", **STEADY)
     await until_events(installed, 30)
     narrow.until("dead letter", 2)
     narrow.signal()
@@ -39,7 +39,7 @@ async def test_records_that_a_setting_refused_go_in_once_it_is_right(
     banyan_nothing = banyan(environment, "dead-letters", "replay", "--dry-run")
     assert (banyan_nothing["would_replay"], banyan_nothing["replayed"]) == (2, 0)
 
-    wide = workers("worker", "ingest")
+    wide = workers("worker", "ingest", **STEADY)
     assert banyan(environment, "dead-letters", "replay", "--only", "text")["replayed"] == 1
     await until_events(installed, 31)
     assert banyan(environment, "dead-letters", "replay", "--only", "text") == {

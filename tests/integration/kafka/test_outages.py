@@ -11,7 +11,7 @@ import pytest
 
 from streams.settings import load
 from tests.integration.kafka.conftest import install, variables
-from tests.integration.kafka.workers import ROOT, Workers, assert_whole, events_in, send, turns, until_events, until_fresh
+from tests.integration.kafka.workers import LIMIT, ROOT, Workers, assert_whole, events_in, send, turns, until_events, until_fresh
 from tests.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.slow
@@ -56,7 +56,7 @@ async def test_a_worker_waits_for_a_broker_that_comes_later(server: KafkaServer,
         impatient = workers("worker", "ingest", BANYAN_WORKER_PATIENCE="1s")
         impatient.ends(4)
         assert "cannot be reached" in impatient.log.read_text()
-        worker = workers("worker", "ingest")
+        worker = workers("worker", "ingest", BANYAN_WORKER_PATIENCE="5m")
         worker.until("waiting")
         await asyncio.to_thread(server.start)
         worker.until("ready")
@@ -75,7 +75,7 @@ async def test_faust_runs_the_same_app(broker: str, tmp_path: Path) -> None:
         await until_events(settings, 5)
         assert process.poll() is None
         process.terminate()
-        assert await asyncio.to_thread(process.wait, 60) == 0
+        assert await asyncio.to_thread(process.wait, LIMIT) == 0
     finally:
         process.kill()
         process.wait()

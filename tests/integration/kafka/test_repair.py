@@ -22,7 +22,7 @@ from streams.topics import topics
 from tests.conftest import started
 from tests.integration.kafka.conftest import install, variables
 from tests.integration.kafka.test_worker_redis import looking, report
-from tests.integration.kafka.workers import ROOT, Workers, assert_whole, read, send, send_raw, turns
+from tests.integration.kafka.workers import LIMIT, ROOT, Workers, assert_whole, read, send, send_raw, turns
 from tests.servers import redis
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ def banyan(environment: dict[str, str], *arguments: str, code: int = 0) -> dict[
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=LIMIT,
     )
     assert done.returncode == code, done.stderr
     found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
@@ -87,7 +87,7 @@ async def test_commits_that_a_restored_redis_lost_are_put_back_beside_a_worker(b
 
 
 async def until_there(settings: Settings, count: int) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT):
         while not ((found := await report(settings, TREE)) and found.events == count):  # noqa: ASYNC110
             await asyncio.sleep(0.2)
 

@@ -17,7 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streams.settings import Settings
 from tests.conftest import started
-from tests.integration.kafka.workers import LIMIT, Worker, Workers, assert_whole, send, turns, until_events, until_fresh
+from tests.integration.kafka.seen_first import SEEN
+from tests.integration.kafka.workers import LIMIT, STEADY, Worker, Workers, assert_whole, send, turns, until_events, until_fresh
 from tests.servers import redis
 from tests.servers.traces import Collector, collector
 
@@ -33,7 +34,7 @@ def address(worker: Worker) -> str:
 
 def get(worker: Worker, path: str) -> tuple[int, str]:
     try:
-        with urlopen(f"http://{address(worker)}{path}", timeout=10) as answer:
+        with urlopen(f"http://{address(worker)}{path}", timeout=60) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as error:
         with error:
@@ -63,7 +64,7 @@ async def test_what_both_workers_show(installed: Settings, workers: Workers, tmp
     with collector() as traces:
         traced = {"BANYAN_TRACING": "yes", "OTEL_EXPORTER_OTLP_ENDPOINT": traces.endpoint, "OPENAI_API_KEY": SECRET}
         ingest, summaries = (
-            workers("worker", role, BANYAN_WORKER_STALL="10s", **traced, **PORT) for role in ("ingest", "summaries")
+            workers("worker", role, BANYAN_WORKER_STALL="30s", **traced, **PORT, **STEADY) for role in ("ingest", "summaries")
         )
         workers("produce", "turns.jsonl", **traced).ends()
         second = workers("worker", "ingest", BANYAN_METRICS_PORT=address(ingest).rpartition(":")[2])
@@ -139,22 +140,26 @@ async def test_readiness_names_the_broker_that_is_missing(settings: Settings, wo
 
 
 @pytest.mark.usefixtures("installed")
-async def test_a_worker_thrown_out_of_its_group_is_unhealthy_and_ends(workers: Workers) -> None:
+async def test_a_worker_thrown_out_of_its_group_is_unhealthy_and_ends(workers: Workers, tmp_path: Path) -> None:
     worker = workers("tests/integration/kafka/outcast_worker.py", BANYAN_WORKER_STALL="6s", **PORT)
     worker.until("left")
     await until(lambda: get(worker, "/healthz")[0] == 503, worker.log.read_text)
     assert "has not had this worker in its group" in json.loads(get(worker, "/healthz")[1])["reason"]
+    (tmp_path / SEEN).touch()
     worker.ends(75)
     assert "in its group" in worker.events("cannot go on")[0]["reason"]
 
 
-async def test_records_that_lie_in_the_client_and_reach_no_agent_end_the_worker(installed: Settings, workers: Workers) -> None:
+async def test_records_that_lie_in_the_client_and_reach_no_agent_end_the_worker(
+    installed: Settings, workers: Workers, tmp_path: Path
+) -> None:
     await send(installed, turns(60))
     worker = workers("tests/integration/kafka/deaf_worker.py", BANYAN_WORKER_STALL="6s", BANYAN_WORKER_BATCH_RECORDS="10", **PORT)
     worker.until("deaf")
     # All that is on the broker has been fetched, nothing is in hand, and Kafka has nothing against this worker.
     await until(lambda: get(worker, "/healthz")[0] == 503, worker.log.read_text)
     assert "records of" in json.loads(get(worker, "/healthz")[1])["reason"]
+    (tmp_path / SEEN).touch()
     worker.ends(75)
     assert "have waited for" in worker.events("cannot go on")[0]["reason"]
 
@@ -174,13 +179,13 @@ async def test_readiness_names_the_store_that_is_missing(installed: Settings, wo
 
 
 async def test_a_static_member_that_comes_back_is_known(installed: Settings, workers: Workers) -> None:
-    static = {"BANYAN_KAFKA_INSTANCE": "one", "BANYAN_KAFKA_SESSION_TIMEOUT": "60s", "BANYAN_WORKER_STALL": "4s"}
+    static = {"BANYAN_KAFKA_INSTANCE": "one", "BANYAN_KAFKA_SESSION_TIMEOUT": "80s", "BANYAN_WORKER_STALL": "8s"}
     before = workers("worker", "ingest", **static)
     before.until("partitions")
     before.kill()
     worker = workers("worker", "ingest", **static, **PORT)
     await until(lambda: get(worker, "/readyz")[0] == 200, worker.log.read_text)
-    await asyncio.sleep(5)  # longer than it would be left alone if the broker did not have it
+    await asyncio.sleep(9)  # longer than it would be left alone if the broker did not have it
     assert get(worker, "/healthz")[0] == 200
     await send(installed, turns(10))
     await until_events(installed, 10)

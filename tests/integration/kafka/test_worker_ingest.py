@@ -17,6 +17,8 @@ from streams.job_topic import decode_job
 from streams.settings import Settings
 from streams.topics import topics
 from tests.integration.kafka.workers import (
+    STEADY,
+    Worker,
     Workers,
     assert_whole,
     committed,
@@ -57,20 +59,34 @@ async def test_turns_and_documents_go_in_and_summaries_follow(installed: Setting
 
 
 async def test_sigterm_loses_nothing_and_repeats_nothing(installed: Settings, workers: Workers) -> None:
-    await send(installed, turns(400))
-    first = workers("worker", "ingest", BANYAN_WORKER_BATCH_RECORDS="20", **STATIC)
-    first.until("batch", 3)
+    first = workers("worker", "ingest", BANYAN_WORKER_BATCH_RECORDS="20", **STATIC, **STEADY)
+    producing = asyncio.create_task(send_until_ended(installed, first))
+    await asyncio.to_thread(first.until, "batch", 3)
     first.signal()
-    first.ends()
+    await asyncio.to_thread(first.ends)
+    count = await producing
     taken = sum(line["accepted"] for line in first.events("batch"))
-    assert await events_in(installed) == taken < 400
-    second = workers("worker", "ingest", **STATIC)
-    await until_events(installed, 400)
+    assert await events_in(installed) == taken < count
+    second = workers("worker", "ingest", **STATIC, **STEADY)
+    await until_events(installed, count)
     second.signal()
     second.ends()
-    assert sum(line.get("accepted", 0) for line in second.events("batch")) == 400 - taken
+    assert sum(line.get("accepted", 0) for line in second.events("batch")) == count - taken
     assert sum(line.get("duplicate", 0) for line in second.events("batch")) == 0
-    await assert_whole(installed, 400)
+    await assert_whole(installed, count)
+
+
+async def send_until_ended(settings: Settings, worker: Worker) -> int:
+    """Send more than a worker has taken, whatever it has, until it has ended; how many."""
+    count = 0
+    while True:
+        ended = worker.process.poll() is not None
+        if ended or count < 200 + sum(line.get("accepted", 0) for line in worker.events("batch")):
+            await send(settings, turns(100, first=count))
+            count += 100
+        if ended:
+            return count
+        await asyncio.sleep(0.1)
 
 
 async def test_kill_9_again_and_again_while_records_come(installed: Settings, workers: Workers) -> None:
@@ -101,9 +117,8 @@ async def test_what_is_no_record_is_a_dead_letter_and_the_rest_goes_on(installed
     bad = [b"garbage", b'{"tree":"t","id":"x","text":""}', b'{"tree":"no tree","id":"x","text":"a"}', b"\xff\xfe", b"", None]
     await send_raw(installed, names.turns.name, *bad, key=b"a key")
     await send(installed, turns(10))
-    workers("worker", "ingest")
+    worker = workers("worker", "ingest", **STEADY)
     await until_events(installed, 10)
-    worker = workers.started[0]
     worker.signal()
     worker.ends()
     letters = await read(installed, names.dead_letters.name)

@@ -12,6 +12,8 @@ from streams.job_topic import decode_job
 from streams.settings import Settings
 from streams.topics import job_key, topics
 from tests.integration.kafka.workers import (
+    LIMIT,
+    STEADY,
     Workers,
     assert_whole,
     committed,
@@ -36,7 +38,7 @@ async def lag(settings: Settings) -> int:
 
 
 async def until_acknowledged(settings: Settings) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT):
         while await lag(settings):  # noqa: ASYNC110  # in another process
             await asyncio.sleep(0.3)
 
@@ -68,9 +70,9 @@ async def test_what_is_no_job_is_a_dead_letter(installed: Settings, workers: Wor
     bad = [b"garbage", b'{"tree":"t"}', b'{"tree":"no tree","node":"n"}', None]
     missing = [b'{"tree":"t","node":"gone"}', b'{"tree":"unknown","node":"gone"}']
     await send_raw(installed, names.summaries.name, *bad, *missing, key=b"t/n")
-    workers("worker", "ingest")
+    workers("worker", "ingest", **STEADY)
     await until_events(installed, 20)
-    worker = workers("worker", "summaries")
+    worker = workers("worker", "summaries", **STEADY)
     await until_fresh(installed)
     await until_acknowledged(installed)
     worker.signal()

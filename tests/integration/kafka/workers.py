@@ -29,6 +29,8 @@ from streams.topics import topics
 
 ROOT = Path(__file__).parents[3]
 LIMIT = 120.0  # seconds, on a machine that does much else
+STEADY = {"BANYAN_KAFKA_SESSION_TIMEOUT": "60s"}
+"""Of a worker that nobody kills: where the machine holds it up it is not taken for dead, and nothing comes a second time."""
 
 
 @dataclass
@@ -40,8 +42,9 @@ class Worker:
 
     def lines(self) -> list[dict[str, Any]]:
         """What it has logged."""
-        lines = self.log.read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+        # The last may be half written.
+        lines = self.log.read_bytes().split(b"\n")[:-1]
+        return [json.loads(line) for line in lines if line.startswith(b"{") and line.endswith(b"}")]
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """Lines of one kind."""
@@ -91,9 +94,11 @@ class Workers:
         return worker
 
     def kill_all(self) -> None:
+        """At the end of a test; one that has failed shows what they said."""
         for worker in self.started:
             if worker.process.poll() is None:
                 worker.kill()
+            print(f"--- {worker.log.name} ended with {worker.process.returncode}\n{worker.log.read_text(errors='replace')[-2000:]}")
 
 
 def wait_for(
