@@ -62,6 +62,11 @@ def _of_ingesting(pipeline: Ingesting) -> Iterator[Reading]:
     yield Reading("banyan_contributions_added_total", done.contributions)
     yield Reading("banyan_summary_jobs_sent_total", batches.counters.jobs)
     yield Reading("banyan_summary_jobs_again_total", batches.counters.jobs_again)
+    if (labelling := batches.ingest.labelling) is not None:
+        yield Reading("banyan_items_labelled_total", labelling.counters.labelled)
+        yield Reading("banyan_items_unlabelled_total", labelling.counters.unlabelled)
+        yield Reading("banyan_label_calls_failed_total", labelling.counters.failed)
+        yield Reading("banyan_labels_resting", labelling.resting)
     yield Reading("banyan_views", len(pipeline.views))
     yield Reading("banyan_view_bytes", pipeline.views.bytes)
 

@@ -90,6 +90,10 @@ INGEST = (
     _counter("banyan_contributions_added_total", "Leaves that came to wait at summaries, counted at each."),
     _counter("banyan_summary_jobs_sent_total", "Jobs sent for summaries that became dirty."),
     _counter("banyan_summary_jobs_again_total", "Jobs put again because their records came again."),
+    _counter("banyan_items_labelled_total", "Items that a model said the place of."),
+    _counter("banyan_items_unlabelled_total", "Items placed by their vectors since that model was away or said nothing usable."),
+    _counter("banyan_label_calls_failed_total", "Calls of the model of labels that failed."),
+    _gauge("banyan_labels_resting", "1 while the model of labels is left alone since it failed."),
     _gauge("banyan_views", "Trees whose view is in memory and not in use."),
     _gauge("banyan_view_bytes", "What those views take."),
 )

@@ -41,6 +41,8 @@ class LabelCounters:
     """Items."""
     unlabelled: int = 0
     """Items that were placed by their vectors because the model was away, or said nothing usable."""
+    failed: int = 0
+    """Calls of the model that failed; it is left alone for a while after each."""
 
 
 class Labelling:
@@ -72,7 +74,7 @@ class Labelling:
 
     async def _of_tree(self, tree: TreeId, items: Sequence[Item], begun: float) -> list[tuple[str, ...]]:
         found: list[tuple[str, ...]] = []
-        if items and not self._resting:
+        if items and not self.resting:
             async with self._views.hold(tree) as view:
                 known = known_labels(view)
             size = self._extractor.texts_max
@@ -94,7 +96,7 @@ class Labelling:
             return None
         try:
             async with asyncio.timeout(left), self._calls:
-                if self._resting:
+                if self.resting:
                     return None
                 found = await self._extractor.labels(texts, known=known)
         except LabelError as error:
@@ -102,7 +104,7 @@ class Labelling:
             return None
         except SettingError as error:
             # A key or a model that is refused is no fault of the records: they are taken, and whoever runs this is told.
-            if not self._resting:
+            if not self.resting:
                 asyncio.get_running_loop().call_exception_handler(
                     {"message": f"what comes is placed without labels for {REST:.0f} s: {error}", "exception": error}
                 )
@@ -117,10 +119,12 @@ class Labelling:
         return found
 
     @property
-    def _resting(self) -> bool:
+    def resting(self) -> bool:
+        """Whether the model is left alone just now; any thread may ask."""
         return self._clock.monotonic() < self._resting_until
 
     def _give_up(self, error: LabelError | SettingError, retry_after: float | None) -> None:
+        self.counters.failed += 1
         self.last_error = error
         self._resting_until = self._clock.monotonic() + max(REST, retry_after or 0.0)
 

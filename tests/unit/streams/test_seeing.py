@@ -35,6 +35,7 @@ from streams.settings import load
 from streams.spending import spend
 from streams.workers.jobs import Message, TakenJobs
 from tests.fakes.embedder import EmbedderFault, FakeEmbedder
+from tests.fakes.labels import FakeLabels
 from tests.fakes.producer import FakeProducer
 from tests.fakes.virtual_time import LoopClock
 from tests.fakes.world import World, turn
@@ -47,6 +48,11 @@ PRIVATE = "the diagnosis of Mrs Lindqvist"
 @pytest.fixture
 async def pipeline(tmp_path: Path) -> AsyncIterator[Ingesting]:
     world = World(tmp_path / "store.db", embedder=FakeEmbedder(faults=[EmbedderFault.BUSY]))
+    yield ingesting(world)
+    await world.close()
+
+
+def ingesting(world: World, labels: FakeLabels | None = None) -> Ingesting:
     producer = FakeProducer()
     jobs = JobTopic(producer, "jobs")
     ingest = Ingest(
@@ -57,12 +63,13 @@ async def pipeline(tmp_path: Path) -> AsyncIterator[Ingesting]:
         clock=world.clock,
         views=world.views,
         settings=LIMITS,
+        structure="memtree" if labels is None else "hmem",
+        labels=labels,
     )
     dead = DeadLetters(producer, "dead", world.clock)
     batches = Batches(ingest=ingest, store=world.store, jobs=jobs, dead=dead, clock=world.clock, limits=LIMITS, log=LOG)
     opinions = Opinions(weighing=world.weighing, dead=dead, retry=batches.retry, log=LOG)
-    yield Ingesting(batches, opinions, world.views, AsyncExitStack())
-    await world.close()
+    return Ingesting(batches, opinions, world.views, AsyncExitStack())
 
 
 def record(number: int, *, tree: str = "t", text: str = PRIVATE) -> Delivery:
@@ -145,6 +152,22 @@ async def test_a_scrape_reads_what_was_done(pipeline: Ingesting) -> None:
     stats = await pipeline.batches.store.stats(TreeId("t"))
     assert found["banyan_contributions_added_total", ()] == stats.pending > 0
     assert {name for name, _ in found} <= {metric.name for metric in metrics_of("ingest")}
+
+
+async def test_a_scrape_reads_what_a_model_labelled_and_only_where_there_is_one(pipeline: Ingesting, tmp_path: Path) -> None:
+    assert not [name for name, _ in values(pipeline) if "label" in name]
+    world = World(tmp_path / "labelled.db")
+    labels = FakeLabels(texts_max=8)
+    labelled = ingesting(world, labels)
+    await labelled.batches.take([record(number, text="number") for number in range(5)])
+    labels.failures = 1
+    await labelled.batches.take([record(number, text="number") for number in range(5, 8)])
+    found = values(labelled)
+    assert found["banyan_items_labelled_total", ()] == 5
+    assert found["banyan_items_unlabelled_total", ()] == 3
+    assert found["banyan_label_calls_failed_total", ()] == found["banyan_labels_resting", ()] == 1
+    assert {name for name, _ in found} <= {metric.name for metric in metrics_of("ingest")}
+    await world.close()
 
 
 def test_a_scrape_reads_how_far_a_worker_is() -> None:

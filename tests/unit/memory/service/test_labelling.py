@@ -2,48 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from memory.errors import LabelError, SettingError
+from memory.errors import SettingError
 from memory.model import EventId, TreeId
-from memory.ports import labels as ports
-from memory.ports.labels import Labels
 from memory.results import EventStatus
 from memory.service.labelling import REST, WAIT_MAX, known_labels
 from memory.structures.hmem import LABEL
+from tests.fakes.labels import FakeLabels
 from tests.fakes.world import TREE, World, turn
-
-
-class FakeLabels(ports.LabelExtractor):
-    """Labels by the number in a text; fails as often as told."""
-
-    def __init__(self, *, texts_max: int = 4, error: Exception | None = None, failures: int = 0, seconds: float = 0.0) -> None:
-        self._texts_max = texts_max
-        self.seconds = seconds
-        self.error = error or LabelError("away")
-        self.failures = failures
-        self.calls: list[tuple[list[str], list[Labels]]] = []
-
-    @property
-    def name(self) -> str:
-        return "fake"
-
-    @property
-    def texts_max(self) -> int:
-        return self._texts_max
-
-    async def labels(self, texts: Sequence[str], *, known: Sequence[Labels]) -> list[Labels]:
-        self.calls.append((list(texts), list(known)))
-        await asyncio.sleep(self.seconds)
-        if self.failures:
-            self.failures -= 1
-            raise self.error
-        numbers = [int(text.rsplit("number", 1)[1]) for text in texts]
-        return [(f"Domain {number % 2}", f"Category {number % 4}", f"Trace {number % 8}") for number in numbers]
 
 
 def world(folder: Path, labels: FakeLabels, structure: str = "hmem") -> World:
@@ -96,6 +65,8 @@ async def test_a_model_that_is_away_is_done_without_and_left_alone_for_a_while(t
     assert all(above == ["None"] * 3 for above in (await shape(made)).values())
     await made.put(turn(8))
     assert len(labels.calls) == 1, "it is not asked again at once"
+    assert made.ingest.labelling is not None
+    assert made.ingest.labelling.resting
     await made.clock.sleep(REST)
     await made.put(turn(9))
     # Where nobody has its labels, an episode may lie below nodes without any; it keeps its own.
@@ -103,7 +74,7 @@ async def test_a_model_that_is_away_is_done_without_and_left_alone_for_a_while(t
     assert await own(made, "e8") == {}
     assert made.ingest.labelling is not None
     counters = made.ingest.labelling.counters
-    assert (counters.labelled, counters.unlabelled) == (1, 9)
+    assert (counters.labelled, counters.unlabelled, counters.failed) == (1, 9, 1)
     assert (await made.inspect.check(TREE)).violations == ()
     await made.close()
 
