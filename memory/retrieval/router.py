@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memory.errors import QueryError
 from memory.model import NodeKind, TreeId
@@ -39,9 +40,60 @@ class RouterRecipe:
     """α: units where walks start."""
     damping: float = 0.3
     """Chance of going on along an edge instead of starting again."""
+    tolerance: float = 1e-6
+    """Change of all ranks together at which a walk ends: of 60 questions to 10,000 units the first hundred are those of 1e-12."""
     session_power: float = 0.5
     """Power of what all units of a session got together that each of them is multiplied by: a turn gains where others of its
     session, or its summary and keywords, fit too. 0 is the paper's; 0.5 to 1 are equally good (decision 0014)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk:
+    """What a question's walk made of a tree's units."""
+
+    weights: NDArray[np.float64]
+    """(4,) of the granularities, in the order of `LEVELS`."""
+    start: NDArray[np.float64]
+    """(n,) how much of the walk starts at each unit; 0 for most."""
+    together: NDArray[np.float64]
+    """(n,) by the place of a session unit: what all units of the session got."""
+    ranks: NDArray[np.float64]
+    """(n,) by which units are ranked."""
+
+
+def walked(units: Units, cosines: NDArray[np.floating], recipe: RouterRecipe) -> Walk:
+    """
+    Weights of the granularities, seeds and Personalized PageRank (equations 3 to 5, as the module's docstring says).
+
+    Args:
+        units: of the tree, at least one.
+        cosines: (n,) of the question with each.
+        recipe: the parameters.
+    """
+    shares = entropy.weights({level: cosines[units.levels == level] for level in range(len(LEVELS))}, recipe.degree)
+    weights = np.array(list(shares.values()))
+    starts = weights[units.levels] * np.exp((cosines.astype(np.float64) - float(cosines.max())) / recipe.sharpness)
+    seeds = np.argpartition(-starts, min(recipe.seeds, len(starts)) - 1)[: recipe.seeds]
+    start = np.zeros(len(starts))
+    start[seeds] = starts[seeds]
+    ranks = units.graph.rank(start, damping=recipe.damping, tolerance=recipe.tolerance)
+    together = np.asarray(np.bincount(units.sessions, weights=ranks), np.float64)
+    return Walk(weights=weights, start=start, together=together, ranks=ranks * together[units.sessions] ** recipe.session_power)
+
+
+def foremost(ranks: NDArray[np.floating], k: int) -> NDArray[np.intp]:
+    """
+    Places of the k largest, the largest first, of equals the earlier: as a stable sort of all, without sorting all.
+
+    Args:
+        ranks: (n,)
+        k: most of them, 1 or more.
+    """
+    if k >= len(ranks):
+        return np.argsort(-ranks, kind="stable")
+    least = np.partition(ranks, len(ranks) - k)[len(ranks) - k]
+    among = np.flatnonzero(ranks >= least)
+    return np.asarray(among[np.argsort(-ranks[among], kind="stable")][:k])
 
 
 class GranularityRouter(Strategy):
@@ -77,20 +129,13 @@ class GranularityRouter(Strategy):
             return Ranking(ranked=(), seq=units.seq)
         recipe = self._recipe
         cosines = units.vectors @ question.vector
-        shares = entropy.weights({level: cosines[units.levels == level] for level in range(len(LEVELS))}, recipe.degree)
-        weights = np.array(list(shares.values()))
-        starts = weights[units.levels] * np.exp((cosines.astype(np.float64) - float(cosines.max())) / recipe.sharpness)
-        seeds = np.argpartition(-starts, min(recipe.seeds, len(starts)) - 1)[: recipe.seeds]
-        start = np.zeros(len(starts))
-        start[seeds] = starts[seeds]
-        ranks = units.graph.rank(start, damping=recipe.damping)
-        together = np.bincount(units.sessions, weights=ranks)
-        ranks = ranks * together[units.sessions] ** recipe.session_power
+        walk = walked(units, cosines, recipe)
+        weights, start, together, ranks = walk.weights, walk.start, walk.together, walk.ranks
         kinds = question.scope.kinds
         if kinds is not None:
             leaf = units.levels == LEVELS.index(TURN)
             ranks = np.where(leaf if NodeKind.SUMMARY not in kinds else ~leaf if NodeKind.LEAF not in kinds else True, ranks, -1.0)
-        best = [place for place in np.argsort(-ranks, kind="stable")[: question.k].tolist() if ranks[place] > 0]
+        best = [place for place in foremost(ranks, question.k).tolist() if ranks[place] > 0]
         ranked = tuple(
             Ranked(
                 node=units.ids[place],
@@ -107,7 +152,7 @@ class GranularityRouter(Strategy):
             for place in best
         )
         named = ", ".join(f"{level} {weight:.3f}" for level, weight in zip(LEVELS, weights, strict=True))
-        trace = (f"weights: {named}", f"walks from {len(seeds)} of {len(starts)} units") if question.explain else ()
+        trace = (f"weights: {named}", f"walks from {np.count_nonzero(start)} of {len(start)} units") if question.explain else ()
         return Ranking(ranked=ranked, seq=units.seq, trace=trace)
 
     async def _units(self, tree: TreeId) -> Units:

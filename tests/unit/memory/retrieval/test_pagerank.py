@@ -59,3 +59,15 @@ def test_a_graph_that_grew_is_the_graph_that_was_made_whole(seed: int, stages: i
     seeds = random.random(size)
     assert grown.edges == len(ends)
     assert grown.rank(seeds) == pytest.approx(Graph(size, ends).rank(seeds), abs=1e-9)
+
+
+@pytest.mark.parametrize("damping", [0.3, DAMPING])
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-4, 1e-6])
+def test_a_walk_that_ends_early_is_as_near_as_it_says(tolerance: float, damping: float) -> None:
+    random = np.random.default_rng(7)
+    graph = Graph(60, random.integers(0, 60, (200, 2)))
+    seeds = np.zeros(60)
+    seeds[:3] = 1.0
+    exact = graph.rank(seeds, damping=damping, tolerance=1e-14)
+    early = graph.rank(seeds, damping=damping, tolerance=tolerance)
+    assert 0 < np.abs(exact - early).sum() <= tolerance * damping / (1 - damping)

@@ -7,11 +7,13 @@ from contextlib import asynccontextmanager
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memory.errors import QueryError
 from memory.model import EmbeddingModel, EventId, Item, NodeId, NodeKind, TreeId, Vector
 from memory.ports.index import Scope
-from memory.retrieval.router import GranularityRouter, RouterRecipe
+from memory.retrieval.router import GranularityRouter, RouterRecipe, foremost
 from memory.retrieval.strategy import Question, Ranking
 from memory.retrieval.units import LEVELS, Units
 from memory.structures.memgas import MemGas, unit_ids
@@ -57,6 +59,12 @@ def about(topic: int, seed: int = 0) -> Vector:
 async def ask(memory: Memory, topic: int, *, k: int = 5, router: GranularityRouter | None = None, **scope: object) -> Ranking:
     question = Question(tree=TREE, text="?", vector=about(topic), k=k, scope=Scope(**scope), explain=True)  # type: ignore[arg-type]
     return await (router or GranularityRouter(memory)).rank(question)
+
+
+@given(st.lists(st.sampled_from([-1.0, 0.0, 0.25, 0.5]), min_size=1, max_size=40), st.integers(1, 45))
+def test_the_foremost_are_those_of_a_stable_sort_of_all(ranks: list[float], k: int) -> None:
+    values = np.array(ranks)
+    assert foremost(values, k).tolist() == np.argsort(-values, kind="stable")[:k].tolist()
 
 
 async def test_the_units_about_it_come_first() -> None:
