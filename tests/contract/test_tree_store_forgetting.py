@@ -34,9 +34,6 @@ from tests.fakes.change_sets import (
 )
 from tests.fakes.plain_tree import PlainTree, fields_of
 
-ONLY_FAMILIES = ("embedded",)
-"""Delete this line, and every other family is held to the contract as well."""
-
 HISTORY: tuple[ChangeSet, ...] = (
     insert("a"),
     expand("a", "b", "s"),  # s: a, b

@@ -10,14 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memory.adapters.codec import encode_vectors
-from memory.adapters.redis.codec import MARK_MAX, encode, encode_commit
+from memory.adapters.redis.codec import MARK_MAX, encode
 from memory.adapters.redis.keys import TreeKeys
+from memory.adapters.redis.log_codec import encode_commit
 from memory.adapters.redis.request import Demand, Demands, KeyList, request_of
-from memory.changes import check_attributes, check_link
+from memory.changes import check_attributes, check_forgets, check_link
 from memory.model import MARK_BITS, ROOT, NodeId, NodeKind
-from memory.ports.store import Annotate, ChangeSet, Create, Grow, Link, Move, Rewrite, Step
+from memory.ports.store import Annotate, ChangeSet, Create, Grow, Link, Move, Recall, Remove, Rewrite, Shrink, Step
 
 DEPTH_MAX = (1 << 16) - 1
+GONE, COVERED, ADDED, ALONE = range(4)
+"""What happens to the contributions of a node (`Request.waiting`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class _Folding:
         self._keys = keys
         self._demands = Demands()
         self._vectors = 0
+        self._taking = any(isinstance(step, Shrink | Remove | Recall) for step in changes.steps)
 
     def folded(self) -> Folded:
         changes = self._changes
@@ -54,6 +58,9 @@ class _Folding:
             raise ValueError(f"a change set has at most {(1 << MARK_BITS) - 1} steps, got {len(changes.steps)}")
         if len({event.id for event in changes.events}) != len(changes.events):
             raise ValueError("a change set names each event once")
+        check_forgets(changes)
+        if self._taking and any(isinstance(step, Create | Move) for step in changes.steps):
+            raise ValueError("a change set that takes leaves out creates and moves nothing")
         leaves = [step.id for step in changes.steps if isinstance(step, Create) and step.kind is NodeKind.LEAF]
         for leaf in leaves:
             self._demands.of(leaf)
@@ -84,11 +91,12 @@ class _Folding:
             leaves=first_leaves,
             expects=expects,
             events=changes.events,
+            forgets=changes.forgets,
         )
         return Folded(
             request=encode(request),
             names=encode(list(numbers)),
-            body=encode_commit(changes.steps, [event.id for event in changes.events], vectors, numbers, at=changes.at),
+            body=encode_commit(changes, vectors, numbers),
             keys=keys.all(),
         )
 
@@ -108,12 +116,20 @@ class _Folding:
                 self._annotate(step)
             case Link():
                 self._link(step, position)
+            case Shrink():
+                self._shrink(step)
+            case Remove():
+                self._remove(step)
+            case Recall():
+                self._recall(step, position)
 
     def _there(self, name: NodeId) -> Demand:
         """A node that must exist at this step."""
         demand = self._demands.of(name)
         if demand.created is None:
             demand.present = True
+        if demand.removed:
+            self._demands.contradictions.append(demand.number)
         return demand
 
     def _create(self, step: Create, position: int) -> None:
@@ -166,7 +182,10 @@ class _Folding:
         for node in step.nodes:
             demand = self._summary(node)
             demand.descendants += 1
-            demand.grows += [len(self._demands.grows), 0]
+            if self._taking:
+                demand.waiting += [ADDED, len(self._demands.grows)]
+            else:
+                demand.grows += [len(self._demands.grows), 0]
 
     def _rewrite(self, step: Rewrite) -> None:
         vector = self._vectors
@@ -179,6 +198,9 @@ class _Folding:
         demand.vector, demand.text = vector, step.text
         demand.cohesion, demand.provisional = step.cohesion, step.provisional
         through = min(step.through, MARK_MAX)
+        if self._taking:
+            demand.waiting += [COVERED, through]
+            through = 0
         demand.through = max(demand.through, through)
         for index in range(1, len(demand.grows), 2):
             demand.grows[index] = max(demand.grows[index], through)
@@ -206,10 +228,42 @@ class _Folding:
         if step.others:
             self._demands.links.append((position, step))
 
+    def _leaf(self, step: Shrink | Recall) -> int:
+        if len(set(step.nodes)) != len(step.nodes):
+            raise ValueError(f"{type(step).__name__} of {step.leaf}: a node is named more than once")
+        number = self._there(step.leaf).number
+        self._demands.taken.append(number)
+        return number
+
+    def _shrink(self, step: Shrink) -> None:
+        leaf = self._leaf(step)
+        for node in step.nodes:
+            demand = self._summary(node)
+            demand.descendants -= 1
+            demand.waiting += [GONE, leaf]
+
+    def _recall(self, step: Recall, position: int) -> None:
+        self._demands.grows.append((position, self._leaf(step)))
+        for node in step.nodes:
+            self._summary(node).waiting += [ALONE, len(self._demands.grows)]
+
+    def _remove(self, step: Remove) -> None:
+        if step.node == ROOT:
+            raise ValueError("the root is never removed")
+        demand, parent = self._there(step.node), self._there(step.parent)
+        self._there(ROOT)  # whose leaves are counted
+        if demand.removed or not self._lies_below(demand, parent):
+            return
+        parent.routing += 1
+        self._demands.guarded.add(parent.number)
+        self._demands.removes.append((demand, demand.children_gone))
+        parent.children_gone += 1
+        demand.removed = True
+
     def _summary(self, name: NodeId) -> Demand:
         demand = self._there(name)
         if name == ROOT or (demand.created is not None and demand.created.kind is not NodeKind.SUMMARY):
-            raise ValueError(f"node {name}: only a summary grows or is rewritten")
+            raise ValueError(f"node {name}: only summaries grow, shrink and are rewritten")
         demand.summary = True
         return demand
 

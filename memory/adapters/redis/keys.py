@@ -87,6 +87,11 @@ class TreeKeys:
         return self.base + "g"
 
     @property
+    def bodies(self) -> str:
+        """Hash, commit to the body of its entry: what a stream has cannot be changed, and a body has what may be forgotten."""
+        return self.base + "b"
+
+    @property
     def dirty(self) -> str:
         """Sorted set: nodes with contributions, deepest first, then oldest first."""
         return self.base + "d"
@@ -95,6 +100,11 @@ class TreeKeys:
     def links(self) -> str:
         """List: edges of the association graph in the order of their making, one element a `Link`."""
         return self.base + "a"
+
+    @property
+    def strays(self) -> str:
+        """Hash, node to those of its contributions that are neither of the commit that made their leaf nor of its own."""
+        return self.base + "r"
 
     def children(self, node: NodeId) -> str:
         """Sorted set: a node's children by mark."""
@@ -125,4 +135,5 @@ class TreeKeys:
 
     def whole(self) -> Iterable[str]:
         """The keys that exist at most once a tree and grow with it."""
-        return (self.identity, self.state, self.nodes, self.content, self.order, self.events, self.log, self.dirty, self.links)
+        of_nodes = (self.nodes, self.content, self.order, self.dirty, self.links, self.strays)
+        return (self.identity, self.state, self.events, self.log, self.bodies, *of_nodes)

@@ -1,4 +1,4 @@
-"""What many trees' last commits made and rewrote, in two rounds for all of them: the commits, then the nodes."""
+"""What many trees' last commits made, rewrote and removed, in two rounds for all of them: the commits, then the nodes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from memory.adapters.redis.codec import decode_node, decode_time, decode_written, encode
+from memory.adapters.redis.codec import decode_node, encode
 from memory.adapters.redis.history import History
 from memory.adapters.redis.link import Link
+from memory.adapters.redis.log_codec import decode_time, decode_touched
 from memory.errors import TreeNotFoundError
 from memory.model import Node, NodeId, TreeId
 from memory.ports.store import News
@@ -26,23 +27,28 @@ class _Commits:
     seq: int
     at: datetime | None
     nodes: Sequence[NodeId]
+    removed: Sequence[NodeId]
+    """Some of the nodes; their ids may be in use again."""
 
 
 async def news(link: Link, history: History, after: Mapping[TreeId, int], *, limit: int) -> dict[TreeId, News]:
     """`TreeStore.news`."""
     commits = await _commits(link, history, after, limit)
     nodes = await _nodes(link, {tree: found.nodes for tree, found in commits.items() if found.nodes})
-    return {
-        tree: News(since=found.since, seq=found.seq, at=found.at, nodes=tuple(nodes.get(tree, ())))
-        for tree, found in commits.items()
-    }
+    told = {}
+    for tree, found in commits.items():
+        there = nodes.get(tree, ())
+        known = {node.id for node in there} if found.removed else ()
+        gone = tuple(node for node in found.removed if node not in known)
+        told[tree] = News(since=found.since, seq=found.seq, at=found.at, nodes=tuple(there), gone=gone)
+    return told
 
 
 async def _commits(link: Link, history: History, after: Mapping[TreeId, int], limit: int) -> dict[TreeId, _Commits]:
     calls = []
     for tree, covered in after.items():
         keys = link.keys(tree)
-        calls.append(((keys.state, keys.log), (covered, limit, BYTES_PER_READ, *history.seen(tree))))
+        calls.append(((keys.state, keys.log, keys.bodies), (covered, limit, BYTES_PER_READ, *history.seen(tree))))
     found: dict[TreeId, _Commits] = {}
     for (tree, covered), answer in zip(after.items(), await link.scripts("news", calls), strict=True):
         if isinstance(answer, TreeNotFoundError):
@@ -55,13 +61,14 @@ async def _commits(link: Link, history: History, after: Mapping[TreeId, int], li
         last, name, before, *entries = answer
         history.add(tree, int(last), name)
         since = None if before is None else decode_time(before)
-        made: dict[NodeId, None] = {}
+        made, removed = dict[NodeId, None](), dict[NodeId, None]()
         at = None
         for _, names, body in entries:
-            at, ids = decode_written(names, body)
-            made.update(dict.fromkeys(ids))
+            at, written, gone = decode_touched(names, body)
+            made.update(dict.fromkeys((*written, *gone)))
+            removed.update(dict.fromkeys(gone))
         seq = int(entries[-1][0]) if entries else min(covered, int(last))
-        found[tree] = _Commits(since, seq, at, list(made))
+        found[tree] = _Commits(since, seq, at, list(made), list(removed))
     return found
 
 

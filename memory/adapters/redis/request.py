@@ -12,7 +12,7 @@ from memory.adapters.codec import KIND_NUMBER, encode_item
 from memory.adapters.redis.codec import encode_attributes, encode_content, encode_link, encode_receipt, for_lua
 from memory.adapters.redis.keys import TreeKeys
 from memory.changes import EventEntry, Link
-from memory.model import Attributes, NodeId
+from memory.model import ROOT, Attributes, EventId, NodeId
 from memory.ports.store import Create
 
 
@@ -26,6 +26,8 @@ class Request(msgspec.Struct):
     events: list[str]
     receipts: list[msgspec.Raw]
     """Of the events, without their numbers."""
+    forgets: list[str]
+    """Events; their receipts become tombstones."""
     expects: list[int]
     """Node, version or false, routing or false, …"""
     contradictions: list[int]
@@ -36,8 +38,10 @@ class Request(msgspec.Struct):
     """Node, the parent it must have, …"""
     summaries: list[int]
     """Nodes that must be summaries if they are there."""
+    taken: list[int]
+    """Nodes that must be leaves if they are there."""
     guarded: list[int]
-    """Nodes whose children are added or moved: refused while another's lease has them."""
+    """Nodes whose children are added, moved or removed: refused while another's lease has them."""
     new: list[list[Any]]
     """Node, kind, provisional, depth, version, routing, descendants, cohesion, parent, position of its step, content, attributes as
     they stand in a row."""
@@ -58,6 +62,14 @@ class Request(msgspec.Struct):
     """Position of the step, leaf."""
     grown: list[tuple[int, int, int, list[int]]]
     """Node, key of contributions, mark through which earlier ones go, then grow and mark through which it goes itself, …"""
+    waiting: list[tuple[int, int, list[int]]]
+    """Instead of `grown` where leaves are taken out: node, key of contributions, then in the order of the steps 0 and a leaf that
+    goes, 1 and the mark through which earlier ones go, 2 and a grow, 3 and a grow that is for a node where nothing waits."""
+    removes: list[tuple[int, int, int, int, int, int]]
+    """Node, its children that are removed before it, keys of its children, of its contributions, of its parent's children, of
+    failures."""
+    root: int
+    """The root, where nodes are removed; else 0."""
     counts: list[Any]
     """Counter, what is added, …"""
 
@@ -89,8 +101,18 @@ class Demand:
     through: int = 0
     grows: list[int] = field(default_factory=list)
     """Grow, mark through which it is trimmed again, …"""
+    waiting: list[int] = field(default_factory=list)
+    """Where leaves are taken out, as in the request."""
+    removed: bool = False
+    children_gone: int = 0
+    """Children that are removed by the set so far."""
     over: Demand | None = None
     """Whose stored descendants and contributions it takes over."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the row of a node that was there is another, wherever it lies."""
+        return bool(self.routing or self.version or self.descendants or self.waiting)
 
 
 @dataclass(slots=True)
@@ -106,6 +128,9 @@ class Demands:
     """Of the nodes that were there and are moved, the first parent."""
     annotated: list[tuple[int, Attributes]] = field(default_factory=list)
     links: list[tuple[int, Link]] = field(default_factory=list)
+    taken: list[int] = field(default_factory=list)
+    removes: list[tuple[Demand, int]] = field(default_factory=list)
+    """Node, its children that are removed before it."""
     counts: dict[str, int] = field(default_factory=dict)
 
     def of(self, name: NodeId) -> Demand:
@@ -145,6 +170,7 @@ def request_of(
     leaves: int,
     expects: list[int],
     events: Sequence[EventEntry],
+    forgets: Sequence[EventId],
 ) -> Request:
     """
     What the script is asked.
@@ -158,17 +184,21 @@ def request_of(
         leaves: how many of the first nodes are leaves that are made.
         expects: as in the request.
         events: the set's.
+        forgets: the set's.
     """
     if events:
         demands.count("events", len(events))
     nodes = list(demands.nodes.values())
+    root = demands.of(ROOT).number if demands.removes else 0
     new: list[list[Any]] = []
     changed: list[list[Any]] = []
     for demand in nodes:
         made = demand.created
+        if demand.removed:
+            continue
         if made is not None:
             new.append(_new_row(demand, made, _content(demand, vectors)))
-        elif demand.routing or demand.version or demand.descendants or demand.number in demands.moved:
+        elif demand.changed or demand.number in demands.moved or demand.number == root:
             changed.append(_changed_row(demand, _content(demand, vectors), moved=demand.number in demands.moved))
     new.sort(key=lambda row: int(row[9]))  # nodes are kept in the order of their steps
     leaving, coming, grown, over = _lists(demands, tree, keys)
@@ -177,6 +207,7 @@ def request_of(
         leaves=leaves,
         events=[event.id for event in events],
         receipts=[for_lua(encode_receipt(event.digest, event.leaves)) for event in events],
+        forgets=list(forgets),
         expects=expects,
         contradictions=demands.contradictions,
         present=[demand.number for demand in nodes if demand.present],
@@ -187,6 +218,7 @@ def request_of(
             for number in (demand.number, demand.required)
         ],
         summaries=[demand.number for demand in nodes if demand.summary and demand.created is None],
+        taken=demands.taken,
         guarded=[demand.number for demand in nodes if demand.created is None and demand.number in demands.guarded],
         new=new,
         over=over,
@@ -197,6 +229,13 @@ def request_of(
         coming=coming,
         grows=demands.grows,
         grown=grown,
+        waiting=[
+            (demand.number, keys.number(tree.contributions(name)), demand.waiting)
+            for name, demand in demands.nodes.items()
+            if demand.waiting and not demand.removed
+        ],
+        removes=_removes(demands, tree, keys),
+        root=root,
         counts=[part for pair in demands.counts.items() if pair[1] for part in pair],
     )
 
@@ -225,6 +264,18 @@ def _lists(
             other = tree.contributions(names[demand.over.number - 1])
             over.append((number, demand.over.number, keys.number(other), keys.number(tree.contributions(name))))
     return leaving, list(coming.items()), grown, over
+
+
+def _removes(demands: Demands, tree: TreeKeys, keys: KeyList) -> list[tuple[int, int, int, int, int, int]]:
+    names = list(demands.nodes)
+    found = []
+    for demand, children in demands.removes:
+        assert demand.parent is not None
+        name = names[demand.number - 1]
+        own = (keys.number(tree.children(name)), keys.number(tree.contributions(name)))
+        others = (keys.number(tree.children(names[demand.parent - 1])), keys.number(tree.failures))
+        found.append((demand.number, children, *own, *others))
+    return found
 
 
 def _content(demand: Demand, vectors: Sequence[bytes]) -> msgspec.Raw | None:

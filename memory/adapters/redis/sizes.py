@@ -28,7 +28,8 @@ async def tree_bytes(link: Link, keys: TreeKeys, *, summaries: int, dirty: int, 
     large = await _usage(link, [*keys.whole(), *keys.leases, keys.children(ROOT)])
     count = int(await link.command("LLEN", keys.order))
     ids = await _all(link, [("LINDEX", keys.order, at) for at in _spread(1, count)])
-    children = [size for size in await _usage(link, [keys.children(NodeId(one.decode())) for one in ids]) if size]
+    there = [keys.children(NodeId(one.decode())) for one in ids if one and one[0]]  # a removed node's place begins with zero
+    children = [size for size in await _usage(link, there) if size]
     members = await _all(link, [("ZRANGE", keys.dirty, at, at) for at in _spread(0, dirty)])
     waiting = [keys.contributions(NodeId(some[0][16:].decode())) for some in members if some]
     lengths = await _all(link, [("LLEN", key) for key in waiting])

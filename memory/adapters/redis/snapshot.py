@@ -9,7 +9,7 @@ last of them. Everything is then as of that commit, and no script had more to do
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any, NamedTuple
 
@@ -22,7 +22,7 @@ from memory.adapters.redis.keys import TreeKeys
 from memory.adapters.redis.link import Link
 from memory.changes import Link as Edges
 from memory.errors import StoreBusyError
-from memory.model import MARK_BITS, ROOT, Attributes, Node, NodeId, TreeId
+from memory.model import MARK_BITS, ROOT, Attributes, Mark, Node, NodeId, TreeId
 from memory.ports.store import Skeleton
 
 PAGE = 500
@@ -39,8 +39,14 @@ class Raw(NamedTuple):
     """A node as stored."""
 
     id: bytes
-    row: bytes
+    row: bytes | None
+    """None for a node that was removed."""
     content: bytes
+
+    @property
+    def mark(self) -> float:
+        """When it was made; below all others for one that was removed."""
+        return -1.0 if self.row is None else float(ROW.unpack_from(self.row)[7])
 
 
 class Spool:
@@ -69,8 +75,12 @@ class Spool:
         again = dict(self._again)
         for _ in range(self._count):
             raw = self._decode(self._file.read(int.from_bytes(self._file.read(4), "big")))
-            yield again.pop(raw.id, raw)
-        yield from sorted(again.values(), key=lambda raw: float(ROW.unpack_from(raw.row)[7]))
+            later = again.get(raw.id, raw)
+            if later.mark == raw.mark:
+                again.pop(raw.id, None)
+                yield later
+        # Those made meanwhile; a removed one's id may be another's by then.
+        yield from sorted((raw for raw in again.values() if raw.row is not None), key=lambda raw: raw.mark)
 
     def close(self) -> None:
         """Give the memory or the file back."""
@@ -180,6 +190,7 @@ async def all_nodes(link: Link, tree: TreeId, *, vectors: bool) -> AsyncIterator
     snapshot = Snapshot(link, tree, "b" if vectors else "c")
     try:
         for raw in await snapshot.read():
+            assert raw.row is not None
             yield decode_node(NodeId(raw.id.decode()), raw.row, raw.content, dimension=snapshot.dimension, vector=vectors)
     finally:
         with suppress(OSError):
@@ -193,16 +204,19 @@ async def skeleton(link: Link, tree: TreeId) -> Skeleton:
     parents: list[NodeId | None] = []
     counters: list[tuple[int, ...]] = []
     attributes: dict[NodeId, Attributes] = {}
+    marks: dict[NodeId, int] = {}
     vectors = bytearray()
     try:
         for raw in await snapshot.read():
+            assert raw.row is not None
             name = NodeId(raw.id.decode())
             ids.append(name)
             parent, own = decode_tail(raw.row)
             parents.append(None if name == ROOT else parent)
             if own:
                 attributes[name] = own
-            kind, _, depth, version, routing, descendants, *_ = ROW.unpack_from(raw.row)
+            kind, _, depth, version, routing, descendants, _, mark, _ = ROW.unpack_from(raw.row)
+            marks[name] = int(mark)
             counters.append((kind, depth, version, routing, descendants))
             vectors += raw.content
     finally:
@@ -220,21 +234,59 @@ async def skeleton(link: Link, tree: TreeId) -> Skeleton:
         descendants=descendants.copy(),
         vectors=np.frombuffer(bytes(vectors), STORED).reshape(len(ids), snapshot.dimension).astype(np.float16, copy=False),
         attributes=attributes,
-        links=await links(link, tree, through=snapshot.seq),
+        links=standing(await made_links(link, tree, through=snapshot.seq), marks),
     )
 
 
-async def links(link: Link, tree: TreeId, *, through: int | None = None) -> tuple[Edges, ...]:
-    """Edges in the order of their making, up to a commit; the list only grows, so that pages fit together."""
+async def links(link: Link, tree: TreeId) -> tuple[Edges, ...]:
+    """Edges between nodes that are there, in the order of their making, as of one commit."""
+    keys = link.keys(tree)
+    for _ in range(ROUNDS_MAX):
+        _, seq, floor, _ = await link.script("info", [keys.identity, keys.state])
+        made = await made_links(link, tree, through=int(seq or 0))
+        if not floor:
+            return tuple(edges for _, edges in made)
+        marks: dict[NodeId, int] = {}
+        names = list({name for _, edges in made for name in (edges.node, *edges.others)})
+        for start in range(0, len(names), PAGE):
+            some = names[start : start + PAGE]
+            _, *flat = await link.script("nodes", [keys.state, keys.nodes, keys.content], encode(some), "n")
+            rows = zip(some, flat[::2], strict=True)
+            marks |= {name: int(ROW.unpack_from(row)[7]) for name, row in rows if row is not None}
+        if (await link.script("info", [keys.identity, keys.state]))[2] == floor:
+            return standing(made, marks)
+    raise StoreBusyError(f"tree {tree}: nodes were removed again and again while its edges were read", retry_after=1.0)
+
+
+async def made_links(link: Link, tree: TreeId, *, through: int) -> list[tuple[Mark, Edges]]:
+    """Edges as they were made, up to a commit, each with its mark; the list only grows, so that pages fit together."""
     key = link.keys(tree).links
-    found: list[Edges] = []
+    found: list[tuple[Mark, Edges]] = []
     start = 0
     while page := await link.command("LRANGE", key, start, start + LINKS_PER_READ - 1):
-        for data in page:
-            at, edges = decode_link(data)
-            if through is None or at >> MARK_BITS <= through:
-                found.append(edges)
+        found += [(at, edges) for at, edges in map(decode_link, page) if at >> MARK_BITS <= through]
         if len(page) < LINKS_PER_READ:
             break
         start += len(page)
+    return found
+
+
+def standing(made: Sequence[tuple[Mark, Edges]], marks: Mapping[NodeId, int]) -> tuple[Edges, ...]:
+    """
+    Edges whose ends are there.
+
+    Args:
+        made: edges, each with its mark.
+        marks: of the nodes that are there; one made after an edge has the id of one that was removed.
+    """
+    found = []
+    for at, edges in made:
+        if marks.get(edges.node, at) >= at:
+            continue
+        kept = [place for place, other in enumerate(edges.others) if marks.get(other, at) < at]
+        if len(kept) == len(edges.others):
+            found.append(edges)
+        elif kept:
+            weights = tuple(edges.weights[place] for place in kept) if edges.weights else ()
+            found.append(Edges(node=edges.node, others=tuple(edges.others[place] for place in kept), weights=weights))
     return tuple(found)

@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from memory.adapters.codec import STORED
-from memory.adapters.redis import news, pending, snapshot
+from memory.adapters.redis import news, pending, redacting, snapshot, statistics
 from memory.adapters.redis.codec import (
     NUMBER,
     ROW,
-    decode_entry,
     decode_node,
     decode_receipt,
     decode_tree,
@@ -24,8 +23,8 @@ from memory.adapters.redis.folding import fold
 from memory.adapters.redis.history import History
 from memory.adapters.redis.keys import TreeKeys, trees_key
 from memory.adapters.redis.link import Link
+from memory.adapters.redis.log_codec import decode_entry
 from memory.adapters.redis.pipe import Argument
-from memory.adapters.redis.sizes import tree_bytes
 from memory.changes import Link as Edges
 from memory.errors import LeaseLostError, TreeNotFoundError
 from memory.model import EventId, Mark, Node, NodeId, TreeId, TreeInfo
@@ -34,7 +33,6 @@ from memory.ports.store import (
     Applied,
     ChangeSet,
     Contribution,
-    Cost,
     DirtyNode,
     LogEntry,
     News,
@@ -87,7 +85,7 @@ class RedisTreeStore(TreeStore):
         keys = self._keys(info.id)
         # The list of trees may lie on another node of a cluster. Naming the tree there first means that one that exists is listed.
         await self._link.command("ZADD", trees_key(self._link.settings.prefix), 0, info.id)
-        identity, seq = await self._link.script(
+        identity, *state = await self._link.script(
             "create",
             [keys.identity, keys.state, keys.nodes, keys.content, keys.order],
             encode_tree(info),
@@ -95,7 +93,7 @@ class RedisTreeStore(TreeStore):
             root_row(),
             bytes(info.model.dimension * STORED.itemsize) + encode_content("", None),
         )
-        return decode_tree(info.id, identity, seq)
+        return decode_tree(info.id, identity, *state)
 
     async def tree(self, tree: TreeId) -> TreeInfo:
         """One tree."""
@@ -106,8 +104,8 @@ class RedisTreeStore(TreeStore):
 
     async def _tree(self, tree: TreeId) -> TreeInfo | None:
         keys = self._keys(tree)
-        identity, seq = await self._link.script("info", [keys.identity, keys.state])
-        return None if identity is None else decode_tree(tree, identity, seq)
+        identity, *state = await self._link.script("info", [keys.identity, keys.state])
+        return None if identity is None else decode_tree(tree, identity, *state)
 
     async def trees(self) -> list[TreeInfo]:
         """All trees, by name."""
@@ -140,7 +138,9 @@ class RedisTreeStore(TreeStore):
             keys.events,
             keys.order,
             keys.log,
+            keys.bodies,
             keys.dirty,
+            keys.strays,
             *keys.leases,
             *folded.keys,
         ]
@@ -167,7 +167,9 @@ class RedisTreeStore(TreeStore):
                 self._history.add(changes.tree, int(seq), head)
                 return Stale(nodes=tuple(NodeId(node.decode()) for node in nodes), seq=int(seq), missed=_entries(missed, dimension))
             case [4, node]:
-                raise ValueError(f"node {node.decode()}: only a summary grows or is rewritten")
+                raise ValueError(
+                    f"node {node.decode()}: only summaries grow, shrink and are rewritten, and only leaves make them so"
+                )
             case [5, dimension]:
                 raise ValueError(f"vectors must have the shape ({dimension},)")
             case [7]:
@@ -276,7 +278,7 @@ class RedisTreeStore(TreeStore):
             answer = await self._run(
                 "log",
                 tree,
-                [keys.state, keys.content, keys.log],
+                [keys.state, keys.nodes, keys.content, keys.log, keys.bodies],
                 max(after, 0),
                 limit - len(entries),
                 LOG_BYTES_PER_READ,
@@ -291,8 +293,19 @@ class RedisTreeStore(TreeStore):
                 return entries
             after = entries[-1].seq
 
+    async def redact(self, tree: TreeId, nodes: Mapping[NodeId, int], *, to: int) -> None:
+        """
+        Redact the log, some entries a script.
+
+        An append-only file has what was there until it is rewritten, and so have copies of it (docs/redis.md).
+        """
+        try:
+            await redacting.redact(self._link, tree, nodes, to=to)
+        except TreeNotFoundError as error:
+            raise _no_tree(tree) from error
+
     async def news(self, after: Mapping[TreeId, int], *, limit: int = 256) -> dict[TreeId, News]:
-        """What commits made and rewrote, in two rounds for all trees."""
+        """What commits made, rewrote and removed, in two rounds for all trees."""
         return await news.news(self._link, self._history, after, limit=limit)
 
     async def contributions(self, tree: TreeId, node: NodeId, *, limit: int = 10_000) -> list[Contribution]:
@@ -332,25 +345,10 @@ class RedisTreeStore(TreeStore):
 
     async def stats(self, tree: TreeId) -> TreeStats:
         """Counts over the tree."""
-        keys = self._keys(tree)
-        dirty, *flat = await self._run("stats", tree, [keys.state, keys.dirty])
-        counts = {flat[at].decode(): int(flat[at + 1]) for at in range(0, len(flat), 2) if flat[at] != b"head"}
-        leaves, summaries = counts.get("leaves", 0), counts.get("summaries", 0)
-        leaf_depths, depths = _depths(counts, "l"), _depths(counts, "ls")
-        return TreeStats(
-            seq=counts["seq"],
-            nodes=1 + leaves + summaries,
-            leaves=leaves,
-            summaries=summaries,
-            events=counts.get("events", 0),
-            pending=counts.get("pending", 0),
-            dirty=dirty,
-            depths=depths,
-            leaf_depths=leaf_depths,
-            rewrites=counts.get("rewrites", 0),
-            cost=Cost(calls=counts.get("calls", 0), tokens_in=counts.get("tokens_in", 0), tokens_out=counts.get("tokens_out", 0)),
-            bytes=await tree_bytes(self._link, keys, summaries=summaries, dirty=dirty, pending=counts.get("pending", 0)),
-        )
+        try:
+            return await statistics.stats(self._link, tree)
+        except TreeNotFoundError as error:
+            raise _no_tree(tree) from error
 
     async def pending(self) -> Pending:
         """What waits to be summarized, of many trees in one round."""
@@ -378,15 +376,6 @@ class RedisTreeStore(TreeStore):
         except TreeNotFoundError as error:
             raise _no_tree(tree) from error
         return answer
-
-
-def _depths(counts: Mapping[str, int], letters: str) -> dict[int, int]:
-    """Nodes by depth: counters are named by the kind's letter and the depth."""
-    found: dict[int, int] = {}
-    for name, count in counts.items():
-        if name[0] in letters and name[1:].isdecimal() and count:
-            found[int(name[1:])] = found.get(int(name[1:]), 0) + count
-    return dict(sorted(found.items()))
 
 
 def _entries(found: Sequence[Sequence[bytes]], dimension: int) -> tuple[LogEntry, ...]:

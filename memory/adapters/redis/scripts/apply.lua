@@ -1,9 +1,10 @@
 #!lua
 -- Compare and apply one change set: all of it or nothing (memory/ports/store.py; decision 0006).
 --
--- KEYS  1 state  2 nodes  3 content  4 events  5 order  6 log  7 dirty  8 … 15 leases (ends, held, nodes, granted, queue, seen,
---       wants, token: see lib_leases)  16 … children, contributions and edges that the request names by number
--- ARGV  1 msgpack request (memory/adapters/redis/folding.py)  2 msgpack names  3 body of the log entry  4 name of this commit
+-- KEYS  1 state  2 nodes  3 content  4 events  5 order  6 log  7 bodies of log entries  8 dirty  9 strays (see lib_waiting)
+--       10 … 17 leases (ends, held, nodes, granted, queue, seen, wants, token: see lib_leases)  18 … children, contributions, edges
+--       and failures that the request names by number
+-- ARGV  1 msgpack request (memory/adapters/redis/request.py)  2 msgpack names  3 body of the log entry  4 name of this commit
 --       5 token of a lease, or ""  6 "1" when this is asked again after an answer was lost  7 "1" to write even when nothing is
 --       changed, so that a WAIT that follows covers what was found  8 "1" to refuse what would change the children of a node that
 --       another's lease has
@@ -17,19 +18,22 @@
 --       {7} the commit that the caller has seen is not in this history
 -- ERROR NOTREE
 -- COST  O(steps + names + contributions added, trimmed or taken over + log of children of the parents + entries asked for, bounded
---       by the arguments); no other reads or writes
+--       by the arguments); no other reads or writes. Taking leaves out: for each leaf and node O(log contributions + those of two
+--       commits), and a look in C through the node's list; for each node that is removed O(log nodes)
 -- include: lib_leases
 -- include: lib_rows
 -- include: lib_log
+-- include: lib_waiting
+-- include: lib_taking
 
 local request, names = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[2])
-local STATE, NODES, CONTENT, EVENTS, ORDER, LOG, DIRTY = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-local keys = lease_keys(7)
-local FIRST_KEY = 15 -- the request numbers its keys from 1
+local STATE, NODES, CONTENT, EVENTS, ORDER, LOG, BODIES = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local DIRTY, STRAYS = KEYS[8], KEYS[9]
+local keys = lease_keys(9)
 
-local found = redis.call('HMGET', STATE, 'seq', 'dimension', 'head')
+local found = redis.call('HMGET', STATE, 'seq', 'dimension', 'head', 'floor', 'redacted')
 if not found[1] then return NO_TREE end
-local last, dimension = tonumber(found[1]), tonumber(found[2])
+local last, dimension, floor = tonumber(found[1]), tonumber(found[2]), tonumber(found[4] or 0)
 local now = clock()
 
 -- ------------------------------------------------------------------------------------------------------------ compare
@@ -52,12 +56,21 @@ if ARGV[5] ~= '' then
   if not ends or tonumber(ends) <= now then return {6} end
 end
 
-if #request.events > 0 then
+local known = {} -- receipts of events that are forgotten now
+if #request.events + #request.forgets > 0 then
   local seen = {2}
   for index, receipt in ipairs(hmget(EVENTS, request.events)) do
     if receipt then
       seen[#seen + 1] = request.events[index]
       seen[#seen + 1] = receipt
+    end
+  end
+  for index, receipt in ipairs(hmget(EVENTS, request.forgets)) do
+    if receipt and #receipt == TOMBSTONE then
+      seen[#seen + 1] = request.forgets[index]
+      seen[#seen + 1] = receipt
+    elseif receipt then
+      known[#known + 1] = receipt
     end
   end
   if #seen > 1 then
@@ -91,6 +104,9 @@ for _, index in ipairs(request.present) do if not rows[index] then misfit(index)
 for _, index in ipairs(request.summaries) do
   if rows[index] and rows[index][1] ~= 1 then return {4, names[index]} end
 end
+for _, index in ipairs(request.taken) do
+  if rows[index] and rows[index][1] ~= 2 then return {4, names[index]} end
+end
 for index = 1, #request.expects, 3 do
   local row, version, routing = rows[request.expects[index]], request.expects[index + 1], request.expects[index + 2]
   if not row or (version and version ~= row[4]) or (routing and routing ~= row[5]) then misfit(request.expects[index]) end
@@ -99,6 +115,7 @@ for index = 1, #request.parents, 2 do
   local row = rows[request.parents[index]]
   if row and row[10] ~= names[request.parents[index + 1]] then misfit(request.parents[index]) end
 end
+misfits_of_removes(request, rows, names, known, misfit, stale)
 if ARGV[8] == '1' and #request.guarded > 0 and redis.call('EXISTS', keys.ends) == 1 then
   -- Children of these change: whoever has them under a lease must not have its plan refused for that.
   purge_leases(keys, now)
@@ -117,23 +134,20 @@ if ARGV[8] == '1' and #request.guarded > 0 and redis.call('EXISTS', keys.ends) =
 end
 local missed = {} -- what the caller's view lacks of the commits before this one
 if tonumber(ARGV[11]) >= 0 and tonumber(ARGV[11]) < last then
-  missed = entries_after(LOG, CONTENT, dimension, ARGV[11], tonumber(ARGV[12]), tonumber(ARGV[13]))
+  local tree = {log = LOG, bodies = BODIES, nodes = NODES, content = CONTENT, dimension = dimension, floor = floor}
+  missed = entries_after(tree, ARGV[11], tonumber(ARGV[12]), tonumber(ARGV[13]))
 end
 if #stale > 0 then return {3, digits(last), dimension, found[3] or '', stale, missed} end
 
 -- -------------------------------------------------------------------------------------------------------------- apply
 
 local seq = last + 1
-local base = seq * 1048576
+local base = seq * MARKS
 local counts = {}
 local function count(field, change) counts[field] = (counts[field] or 0) + change end
 local changed = {} -- numbers of the names whose rows are written
 local written = {} -- for the hash of contents
 
-local function mark_at(key, position)
-  local packed = redis.call('LINDEX', key, position)
-  return packed and (struct.unpack('>d', packed))
-end
 local function place(row, index, oldest) return struct.pack('>dd', oldest, row[8]) .. names[index] end
 
 local ids = {}
@@ -151,6 +165,8 @@ for _, over in ipairs(request.over) do
   row[6], row[7] = row[6] + other[6], other[7]
   if other[7] > 0 then
     redis.call('COPY', KEYS[FIRST_KEY + over[3]], KEYS[FIRST_KEY + over[4]])
+    keep_strays(STRAYS, names[over[1]], strays_of(STRAYS, names[over[2]]))
+    add_strays(STRAYS, names[over[1]], of_commit(KEYS[FIRST_KEY + over[3]], other[7], math.floor(other[8] / MARKS)))
     redis.call('ZADD', DIRTY, -row[3], place(row, over[1], mark_at(KEYS[FIRST_KEY + over[4]], 0)))
     count('pending', other[7])
   end
@@ -185,15 +201,6 @@ for _, link in ipairs(request.links) do
   redis.call('RPUSH', KEYS[FIRST_KEY + link[1]], struct.pack('>d', base + link[2]) .. link[3])
 end
 
--- Contributions: a list a node, oldest first, each the mark (double) and the leaf's id.
-local function trimmed(key, size, through)
-  local low, high = 0, size -- the first `low` are to go, those from `high` on stay
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    if mark_at(key, middle) <= through then low = middle + 1 else high = middle end
-  end
-  return low
-end
 local contributions = {}
 for position, grow in ipairs(request.grows) do contributions[position] = struct.pack('>d', base + grow[1]) .. names[grow[2]] end
 for _, grown in ipairs(request.grown) do
@@ -207,14 +214,16 @@ for _, grown in ipairs(request.grown) do
     if left == 0 then redis.call('DEL', key) else redis.call('LTRIM', key, size - left, -1) end
     oldest_left = left > 0 and mark_at(key, 0) or nil
   end
-  local added = {}
+  local added, strays = {}, {}
   for reference = 1, #grown[4], 2 do
     local grow = grown[4][reference]
     if base + request.grows[grow][1] > grown[4][reference + 1] then
       oldest_left = oldest_left or base + request.grows[grow][1]
       added[#added + 1] = contributions[grow]
+      if row[8] < base and rows[request.grows[grow][2]][8] < base then strays[#strays + 1] = contributions[grow] end
     end
   end
+  if #strays > 0 then add_strays(STRAYS, names[index], strays) end
   many('RPUSH', key, added)
   row[7] = left + #added
   count('pending', row[7] - size)
@@ -223,6 +232,22 @@ for _, grown in ipairs(request.grown) do
     if oldest_left then redis.call('ZADD', DIRTY, -row[3], place(row, index, oldest_left)) end
   end
 end
+
+for _, shrunk in ipairs(request.waiting) do
+  local index, key = shrunk[1], KEYS[FIRST_KEY + shrunk[2]]
+  local row, size = rows[index], rows[index][7]
+  local oldest = size > 0 and mark_at(key, 0) or nil
+  local of = {key = key, size = size, row = row, rows = rows, names = names, name = names[index], strays = STRAYS}
+  of.contributions = contributions
+  row[7] = waiting_after(shrunk[3], of)
+  local oldest_left = row[7] > 0 and mark_at(key, 0) or nil
+  count('pending', row[7] - size)
+  if oldest ~= oldest_left then
+    if oldest then redis.call('ZREM', DIRTY, place(row, index, oldest)) end
+    if oldest_left then redis.call('ZADD', DIRTY, -row[3], place(row, index, oldest_left)) end
+  end
+end
+remove_nodes(request, rows, names, count, place)
 
 local packed = {}
 for _, index in ipairs(changed) do
@@ -247,12 +272,22 @@ for position, event in ipairs(request.events) do
   receipts[#receipts + 1] = event
   receipts[#receipts + 1] = struct.pack('>d', seq) .. request.receipts[position]
 end
+for _, event in ipairs(request.forgets) do
+  receipts[#receipts + 1] = event
+  receipts[#receipts + 1] = struct.pack('>d', seq)
+end
+count('events', -#known)
 many('HSET', EVENTS, receipts)
 for index = 1, #request.counts, 2 do count(request.counts[index], request.counts[index + 1]) end
 for field, change in pairs(counts) do
   if change ~= 0 then redis.call('HINCRBY', STATE, field, change) end
 end
 redis.call('HSET', STATE, 'seq', seq, 'head', ARGV[4])
-redis.call('XADD', LOG, digits(seq) .. '-0', 'n', ARGV[2], 'l', request.leaves, 'b', ARGV[3], 'x', ARGV[4])
+if #request.removes > 0 then
+  if floor <= tonumber(found[5] or 0) then redis.call('HSET', STATE, 'redacted', digits(last)) end
+  redis.call('HSET', STATE, 'floor', digits(seq))
+end
+redis.call('HSET', BODIES, digits(seq), ARGV[3])
+redis.call('XADD', LOG, digits(seq) .. '-0', 'n', ARGV[2], 'l', request.leaves, 'x', ARGV[4])
 local released = ARGV[14] == '1' and give_back(keys, ARGV[5], now, ARGV[15])
 return {1, digits(seq), dimension, released and '1' or '0', missed}

@@ -15,6 +15,9 @@ local function tail_of(row)
   return string.sub(row, ROW_SIZE + 1, zero - 1), string.sub(row, zero)
 end
 
+-- When a row's node was made.
+local function mark_of(row) return (struct.unpack('>d', row, 21)) end
+
 -- Values of the fields of a hash, `false` for those that are missing; any number of fields.
 local function hmget(key, fields)
   local found = {}

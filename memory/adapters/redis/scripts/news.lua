@@ -1,7 +1,7 @@
 #!lua flags=no-writes
--- What the commits after one say of the nodes they made and rewrote, without any vectors of leaves.
+-- What the commits after one say of the nodes they made, rewrote and removed, without any vectors of leaves.
 --
--- KEYS  1 state  2 log
+-- KEYS  1 state  2 log  3 bodies of log entries
 -- ARGV  1 commits after this one  2 at most so many  3 bytes after which no more are added  4 a commit that the caller has seen, or
 --       "0"  5 its name
 -- REPLY {last commit, its name, body of the commit given (false for 0, and where it is not in the log), {seq, names, body}, …};
@@ -21,8 +21,8 @@ local limit, bytes = tonumber(ARGV[2]), tonumber(ARGV[3])
 local from, size, count = ARGV[1] .. '-0', 0, 0
 while count < limit and size < bytes do
   local some = redis.call('XRANGE', KEYS[2], from, '+', 'COUNT', 16)
-  for _, one in ipairs(some) do
-    local seq, fields = string.match(one[1], '^(%d+)'), fields_of(one[2])
+  for _, one in ipairs(with_bodies(KEYS[3], some)) do
+    local seq, fields = one[1], one[2]
     if seq == ARGV[1] then
       reply[3] = fields.b
     elseif size < bytes and count < limit then

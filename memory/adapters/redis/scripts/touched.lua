@@ -4,7 +4,8 @@
 -- KEYS  1 state  2 nodes  3 content  4 log
 -- ARGV  1 commits after this one  2 commits at most  3 names at most  4 what of the content: see `slice` in lib_rows
 --       5 msgpack ids of more nodes that are wanted
--- REPLY {seq, 1, dimension, id, row, content, …} all of them, as of seq · {seq, 0, id, …} those named by the commits up to seq,
+-- REPLY {seq, 1, dimension, id, row, content, …} all of them, as of seq, the rows of those that were removed missing ·
+--       {seq, 0, id, …} those named by the commits up to seq,
 --       where there are more
 -- ERROR NOTREE
 -- COST  O(commits + names, both bounded by the arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,11 @@ def test_the_documentation_names_every_key() -> None:
         assert f"| `{name}` |" in page, name
     for key in (format_key("banyan"), trees_key("banyan"), f"{keys.base}"):
         assert f"`{key}" in page, key
+
+
+def test_the_documentation_names_every_command_of_the_scripts() -> None:
+    """A user of its own is made from that list."""
+    listed = Path("docs/redis.md").read_text("utf-8").partition("## Access")[2]
+    for path in Path("memory/adapters/redis/scripts").glob("*.lua"):
+        for command in re.findall(r"\b(?:p?call|many)\('([A-Z]+)'", path.read_text("utf-8")):
+            assert re.search(rf"\+{command.lower()}\b", listed), (path.name, command)
