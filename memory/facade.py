@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -21,7 +21,8 @@ from memory.ports.index import NodeIndex, Scope
 from memory.ports.jobs import SummaryJobs
 from memory.ports.store import TreeStore
 from memory.records import Document, Feedback, Record, Turn, parse, parse_feedback, tree_id
-from memory.results import CheckReport, EventResult, EventStatus, Profile, SearchAnswer, Speaker, TreeNode, TreeReport
+from memory.results import CheckReport, EventResult, EventStatus, ForgetReport, Profile, SearchAnswer, Speaker, TreeNode, TreeReport
+from memory.service.forgetting import Forgetting
 from memory.service.freshness import Freshness
 from memory.service.indexing import Indexing
 from memory.service.ingest import Ingest
@@ -54,6 +55,7 @@ class Parts:
     freshness: Freshness
     weighing: Weighing
     profiles: Profiles
+    forgetting: Forgetting
     clock: Clock
 
 
@@ -188,6 +190,40 @@ class LocalMemory:
             for (place, _), result in zip(some, taken, strict=True):
                 results[place] = result
         return [result for result in results if result is not None]
+
+    async def forget(
+        self, tree: str, *, events: Sequence[str] = (), conversation: str | None = None, before: datetime | None = None
+    ) -> ForgetReport:
+        """
+        Forget events, turns of a conversation, or what was said before a time; all that is named, if several are.
+
+        When it returns nothing of them is left in this memory's files or in this process: no text, vector or attribute of them, and
+        no summary that was made of them. Summaries that stay are provisional until they are made anew, out of what is left; `fresh`
+        waits for that. Repeating it changes nothing, and finishes what a call that was cut off has left.
+
+        Args:
+            tree: which memory.
+            events: ids of turns, documents or feedback. One that has not come yet is not taken in if it comes.
+            conversation: whose turns go, as far as they are there.
+            before: what was said or published before goes, as far as it is there; without a zone taken as UTC. What says no time
+                stays.
+
+        Raises:
+            ValueError: nothing is named.
+            TreeNotFoundError: no such tree.
+            ContentionError: refused too often because others write; call again.
+            StoreBusyError: all is forgotten, but its files cannot be cleaned while somebody reads an earlier state; call again.
+        """
+        if not events and conversation is None and before is None:
+            raise ValueError("nothing is named that could be forgotten: give events, a conversation or a time")
+        name, forgetting = tree_id(tree), self._parts.forgetting
+        chosen = dict.fromkeys(map(EventId, events))
+        if conversation is not None:
+            chosen |= dict.fromkeys(await forgetting.of_conversation(name, conversation))
+        if before is not None:
+            limit = before.replace(tzinfo=UTC) if before.tzinfo is None else before
+            chosen |= dict.fromkeys(await forgetting.before(name, limit))
+        return await forgetting.forget(name, list(chosen))
 
     def on_embedder_wait(self, call: Callable[[EmbedderError, float], None]) -> None:
         """Have `call` called, with the error and the seconds to come, before each wait for an embedding model that is away."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from memory.adapters.embedded.leases import InProcessLeases
 from memory.adapters.embedded.store import SqliteTreeStore
 from memory.errors import StoreUnavailableError
 from memory.facade import LocalMemory, Parts
+from memory.model import NodeId, TreeId
 from memory.ports.claims import NodeClaims
 from memory.ports.clock import Clock
 from memory.ports.context_filter import ContextFilter
@@ -41,6 +42,7 @@ from memory.ports.store import TreeStore
 from memory.ports.summarizer import Summarizer
 from memory.retrieval.agent_policy import BestFirst
 from memory.retrieval.text import terms
+from memory.service.forgetting import Forgetting
 from memory.service.freshness import Freshness
 from memory.service.indexing import Indexing
 from memory.service.ingest import Ingest
@@ -279,23 +281,34 @@ def _assemble(
         settings=settings.summaries,
     )
     pool = SummaryPool(jobs=jobs, claims=claims, summarize=summarize, settings=settings.summaries)
+    ingest = Ingest(
+        store=store,
+        leases=leases,
+        jobs=jobs,
+        embedder=models.embedder,
+        clock=clock,
+        views=views,
+        settings=settings.ingest,
+        structure=structure,
+        parameters=parameters,
+        labels=models.labels,
+    )
+    profiles = Profiles(store=store, keywords=ExtractiveKeywords(), statements=ExtractiveStatements())
+    forgetting = Forgetting(store=store, jobs=jobs, clock=clock, views=views, index=index, indexing=indexing)
+
+    def let_go(tree: TreeId, nodes: Sequence[NodeId]) -> None:
+        ingest.forget(tree, nodes)
+        indexing.forget(tree)
+        profiles.drop(tree)
+        summarize.forget()
+
+    forgetting.on_forgotten(let_go)
     return Parts(
         store=store,
         index=index,
         embedder=models.embedder,
         jobs=jobs,
-        ingest=Ingest(
-            store=store,
-            leases=leases,
-            jobs=jobs,
-            embedder=models.embedder,
-            clock=clock,
-            views=views,
-            settings=settings.ingest,
-            structure=structure,
-            parameters=parameters,
-            labels=models.labels,
-        ),
+        ingest=ingest,
         indexing=indexing,
         query=Query(
             store=store,
@@ -312,7 +325,8 @@ def _assemble(
         pool=pool,
         freshness=Freshness(store=store, jobs=jobs, pool=pool, clock=clock),
         weighing=Weighing(store=store, clock=clock),
-        profiles=Profiles(store=store, keywords=ExtractiveKeywords(), statements=ExtractiveStatements()),
+        profiles=profiles,
+        forgetting=forgetting,
         clock=clock,
     )
 

@@ -21,7 +21,7 @@ from memory.errors import ClosedError
 from memory.local import LocalMemory, open_local
 from memory.model import TreeInfo
 from memory.records import Feedback, Record
-from memory.results import CheckReport, EventResult, Profile, SearchAnswer, Speaker, TreeNode, TreeReport
+from memory.results import CheckReport, EventResult, ForgetReport, Profile, SearchAnswer, Speaker, TreeNode, TreeReport
 from memory.service.query import Context
 
 T = TypeVar("T")
@@ -101,6 +101,10 @@ class LocalMemorySync:
     def feedback(self, feedback: Iterable[Feedback | Mapping[str, Any]], *, tree: str | None = None) -> list[EventResult]:
         """See `LocalMemory.feedback`."""
         return self._loop.run(self._memory.feedback(feedback, tree=tree))
+
+    def forget(self, tree: str, **options: Any) -> ForgetReport:
+        """See `LocalMemory.forget`."""
+        return self._loop.run(self._memory.forget(tree, **options))
 
     def search(self, tree: str, query: str, **options: Any) -> SearchAnswer:
         """See `LocalMemory.search`."""

@@ -355,6 +355,14 @@ class NodeIndex(ABC):
     async def end_turn(self, tree: TreeId) -> None:  # noqa: B027
         """Give the turn back; idempotent."""
 
+    async def expunge(self, tree: TreeId) -> None:  # noqa: B027
+        """
+        Leave nothing on disk of the nodes that updates removed or replaced; without anything to do where they leave by themselves.
+
+        Raises:
+            StoreBusyError: somebody reads what was there before; call again.
+        """
+
     @abstractmethod
     async def drop(self, tree: TreeId) -> None:
         """Forget the tree; it covers 0 afterwards."""

@@ -13,7 +13,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from memory.model import Node, NodeId, TreeId, Vector
+from memory.model import Mark, Node, NodeId, NodeKind, TreeId, Vector
 from memory.ports.store import Contribution, TreeStore
 from memory.ports.summarizer import Summary
 from memory.retrieval.text import attributed_text
@@ -21,6 +21,8 @@ from memory.service.gathering import Work
 
 CHILDREN_MAX = 1_000
 """Children that are read of one node; structures that are summarized this way have far fewer."""
+TEXTS_MAX = 1_000
+"""Children whose texts are taken in; of more, every second, or third, and so on."""
 ANSWERS_MAX = 4_096
 ANSWER_CHARACTERS_MAX = 8_000_000
 """Over all that are remembered."""
@@ -52,7 +54,40 @@ async def gather_children(store: TreeStore, tree: TreeId, node: Node, waiting: S
     Raises:
         NotReady: a child has something pending.
     """
-    children = await store.children(tree, node.id, limit=CHILDREN_MAX)
+    return await _work(store, tree, node, await store.children(tree, node.id, limit=CHILDREN_MAX), waiting)
+
+
+async def gather_anew(store: TreeStore, tree: TreeId, node: Node, waiting: Sequence[Contribution]) -> Work:
+    """
+    All children's texts, in time order, for a summary that lost what it was made of when something below it was forgotten.
+
+    A summary that is the only child says nothing of its own: its children are taken instead.
+
+    Args:
+        store: of the tree.
+        tree: which.
+        node: to be summarized.
+        waiting: all its contributions, read before this call.
+
+    Raises:
+        NotReady: a child has something pending.
+    """
+    children = await _every_child(store, tree, node.id)
+    while len(children) == 1 and children[0].kind is NodeKind.SUMMARY:
+        children = await _every_child(store, tree, children[0].id)
+    return await _work(store, tree, node, children, waiting)
+
+
+async def _every_child(store: TreeStore, tree: TreeId, node: NodeId) -> list[Node]:
+    found: list[Node] = []
+    while page := await store.children(tree, node, limit=CHILDREN_MAX, after=found[-1].mark if found else Mark(0)):
+        found += page
+        if len(page) < CHILDREN_MAX:
+            break
+    return found
+
+
+async def _work(store: TreeStore, tree: TreeId, node: Node, children: Sequence[Node], waiting: Sequence[Contribution]) -> Work:
     if pending := [child.id for child in children if child.pending]:
         raise NotReady(pending)
     vectors = await store.nodes(tree, [child.id for child in children], vectors=True)
@@ -61,7 +96,9 @@ async def gather_children(store: TreeStore, tree: TreeId, node: Node, waiting: S
         found = vectors.get(child.id)
         if found is not None and found.vector is not None:
             means.append((found.vector, child.cohesion, max(1, child.descendants)))
-    texts = tuple(attributed_text(child.item) if child.item is not None else child.text for child in children)
+    # Of very many, some from everywhere: what is asked of a model for one summary has to end.
+    step = -(-len(children) // TEXTS_MAX) or 1
+    texts = tuple(attributed_text(child.item) if child.item is not None else child.text for child in children[::step])
     return Work(texts, "", 0, tuple(means), waiting[-1].mark, len(waiting), left=node.pending > len(waiting))
 
 

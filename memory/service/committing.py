@@ -86,6 +86,10 @@ class Committing:
         self.on_commit: Callable[[TreeId, LogEntry], None] | None = None
         """Called after each commit with what it did, texts and items included."""
 
+    def forget(self, tree: TreeId, nodes: Sequence[NodeId]) -> None:
+        """Let go of what is remembered of these nodes' texts."""
+        self._recent.drop(tree, nodes)
+
     async def apply(
         self, tree: TreeId, structure: Structure, waiting: Sequence[tuple[EventEntry, Sequence[Insertion]]]
     ) -> Applied | Seen:

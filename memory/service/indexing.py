@@ -9,8 +9,8 @@ from contextlib import suppress
 from datetime import datetime
 from weakref import WeakValueDictionary
 
-from memory.changes import Create, LogEntry, Rewrite
-from memory.errors import TreeNotFoundError
+from memory.changes import Create, LogEntry, Remove, Rewrite
+from memory.errors import StoreBusyError, TreeNotFoundError
 from memory.model import Node, NodeId, NodeKind, TreeId, mark
 from memory.ports.index import IndexEntry, IndexUpdate, NodeIndex
 from memory.ports.store import TreeStore
@@ -68,6 +68,11 @@ class Indexing:
             _, (_, size) = self._told.popitem(last=False)
             self._told_size -= size
 
+    def forget(self, tree: TreeId) -> None:
+        """Let go of a tree's commits that were told of: they may speak of what the tree has forgotten."""
+        for key in [key for key in self._told if key[0] == tree]:
+            self._told_size -= self._told.pop(key)[1]
+
     async def catch_up(self, tree: TreeId, *, to: int | None = None) -> int:
         """
         Bring the index to commit `to` at least (None: the store's last one, as of now) and return what it covers.
@@ -113,16 +118,27 @@ class Indexing:
         return covered
 
     async def _brought(self, tree: TreeId, covered: int, target: int) -> int:
+        removing = False
         while covered < target:
             told = self._take(tree, covered, target)
             entries = told or await self._store.changes(tree, covered, limit=CHANGES_PER_UPDATE)
             if not entries:
                 break
-            upserts = _made(told) if told else await self._entries(tree, entries)
+            upserts, removes = (_made(told), []) if told else await self._entries(tree, entries)
             # Another process may have been faster: whatever the index covers now is where we go on.
-            await self._index.update(tree, after=covered, seq=entries[-1].seq, upserts=upserts, stamp=_stamp(entries[-1]))
+            await self._index.update(
+                tree, after=covered, seq=entries[-1].seq, upserts=upserts, removes=removes, stamp=_stamp(entries[-1])
+            )
+            removing = removing or bool(removes)
             covered = await self._index.covered(tree)
+        if removing:
+            await self._expunge(tree)
         return covered
+
+    async def _expunge(self, tree: TreeId) -> None:
+        """Have what is gone leave the disk too; whoever forgot it does so again, and is told where it cannot be done."""
+        with suppress(StoreBusyError):
+            await self._index.expunge(tree)
 
     async def catch_up_all(self, trees: Sequence[TreeId]) -> bool:
         """
@@ -147,12 +163,21 @@ class Indexing:
             elif found.at is not None:
                 entries = [index_entry(node) for node in found.nodes]
                 updates.append(
-                    IndexUpdate(tree=tree, after=covered, seq=found.seq, upserts=entries, stamp=_named(found.seq, found.at))
+                    IndexUpdate(
+                        tree=tree,
+                        after=covered,
+                        seq=found.seq,
+                        upserts=entries,
+                        removes=found.gone,
+                        stamp=_named(found.seq, found.at),
+                    )
                 )
         for update, done in zip(updates, await self._index.update_all(updates) if updates else (), strict=True):
             if done:
                 self._standings[update.tree] = (update.seq, update.stamp)
                 await self._look_at_size(update.tree)
+                if update.removes:
+                    await self._expunge(update.tree)
             else:
                 self._standings.pop(update.tree, None)
         return bool(updates)
@@ -195,7 +220,9 @@ class Indexing:
         await self._index.drop(tree)
         return 0
 
-    async def _entries(self, tree: TreeId, entries: Iterable[LogEntry]) -> list[IndexEntry]:
+    async def _entries(self, tree: TreeId, entries: Iterable[LogEntry]) -> tuple[list[IndexEntry], list[NodeId]]:
+        """What commits made or rewrote, as it is now, and what they removed and is not there now."""
+        gone: dict[NodeId, None] = {}
         touched: dict[NodeId, None] = {}
         for entry in entries:
             for step in entry.steps:
@@ -204,10 +231,12 @@ class Indexing:
                         touched[step.id] = None
                     case Rewrite():
                         touched[step.node] = None
+                    case Remove():
+                        gone[step.node] = None
                     case _:
                         pass
-        nodes = await self._store.nodes(tree, list(touched), vectors=True)
-        return [index_entry(node) for node in nodes.values()]
+        nodes = await self._store.nodes(tree, list(touched | gone), vectors=True)
+        return [index_entry(node) for node in nodes.values()], [node for node in gone if node not in nodes]
 
 
 def _made(entries: Iterable[LogEntry]) -> list[IndexEntry]:

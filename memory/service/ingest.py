@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from memory.changes import EventEntry, LogEntry
 from memory.errors import EmbedderError
-from memory.model import EventId, TreeId
+from memory.model import EventId, NodeId, TreeId
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
 from memory.ports.jobs import SummaryJobs
@@ -104,6 +104,10 @@ class Ingest:
         """
         return await self._preparing.ensure_tree(tree)
 
+    def forget(self, tree: TreeId, nodes: Sequence[NodeId]) -> None:
+        """Let go of what is remembered of these nodes' texts."""
+        self._committing.forget(tree, nodes)
+
     def knows(self, tree: TreeId) -> bool:
         """Whether `ensure_tree` has nothing to wait for."""
         return self._preparing.knows(tree)
@@ -166,6 +170,8 @@ def _result(tree: TreeId, record: Record, receipt: Receipt, accepted: set[EventI
     event = EventId(record.id)
     if event in accepted:
         return EventResult(tree=tree, id=event, status=EventStatus.ACCEPTED, seq=receipt.seq)
+    if receipt.forgotten:
+        return EventResult(tree=tree, id=event, status=EventStatus.FORGOTTEN, seq=receipt.seq, reason="was forgotten")
     if receipt.digest == record.digest:
         return EventResult(tree=tree, id=event, status=EventStatus.DUPLICATE, seq=receipt.seq, reason="was applied before")
     reason = "the id was applied before with another text; the first one stands"

@@ -155,6 +155,10 @@ class Profiles:
                 seq=kept.seq,
             )
 
+    def drop(self, tree: TreeId) -> None:
+        """Let go of a tree's profiles; they are made anew when they are asked for."""
+        self._kept.pop(tree, None)
+
     async def _fresh(self, info: TreeInfo) -> _Kept:
         """The tree's speakers, as of its last commit."""
         losses = self._store.losses(info.id)

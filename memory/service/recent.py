@@ -34,6 +34,11 @@ class RecentLeaves:
             if node.kind is NodeKind.LEAF:
                 self._texts[tree, node.id] = provisional_window(node.text)
 
+    def drop(self, tree: TreeId, nodes: Iterable[NodeId]) -> None:
+        """Remember these no longer."""
+        for node in nodes:
+            self._texts.pop((tree, node), None)
+
     def find(self, tree: TreeId, nodes: Sequence[NodeId]) -> dict[NodeId, Node]:
         """Those of the nodes that are remembered leaves; of each nothing but the id and the beginning of its text."""
         found: dict[NodeId, Node] = {}

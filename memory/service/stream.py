@@ -22,6 +22,8 @@ class IngestTotals:
     accepted: int = 0
     duplicates: int = 0
     conflicts: int = 0
+    forgotten: int = 0
+    """That were forgotten before they came, or came again."""
     seq: dict[TreeId, int] = field(default_factory=dict)
     """Of each tree, the last commit that holds one of the records."""
 
@@ -35,6 +37,8 @@ class IngestTotals:
                     self.duplicates += 1
                 case EventStatus.CONFLICT:
                     self.conflicts += 1
+                case EventStatus.FORGOTTEN:
+                    self.forgotten += 1
                 case EventStatus.REJECTED:
                     pass
             self.seq[result.tree] = max(result.seq, self.seq.get(result.tree, 0))

@@ -31,7 +31,7 @@ from memory.ports.keywords import KeywordExtractor
 from memory.ports.leases import PathLeases
 from memory.ports.store import Applied, Contribution, Seen, Stale, TreeStore
 from memory.ports.summarizer import Summarizer, Summary, SummaryRequest, within_budget
-from memory.service.children import Answers, gather_children
+from memory.service.children import Answers, gather_anew, gather_children
 from memory.service.embedding import embed
 from memory.service.gathering import CONTRIBUTIONS_PER_READ, Work, gather
 from memory.service.granularities import NO_KEYWORDS, joined, parted, transcript
@@ -120,6 +120,10 @@ class Summarize:
         self.stages = Stages(clock)
         """`read`, `model`, `embed`, `write`."""
 
+    def forget(self) -> None:
+        """Let go of the answers that are remembered, of all trees: some may have been made of what one has forgotten."""
+        self._answers = Answers()
+
     async def refresh(self, tree: TreeId, node: NodeId, *, seq: int = 0) -> JobOutcome:
         """
         Fold contributions of a node into its summary, as many as fit one call.
@@ -137,16 +141,22 @@ class Summarize:
             found = (await self._store.nodes(tree, [node], vectors=True)).get(node)
             if found is None or found.kind is not NodeKind.SUMMARY or found.pending == 0:
                 return JobOutcome.FRESH
-            waiting = await self._store.contributions(tree, node, limit=CONTRIBUTIONS_PER_READ)
+            anew = found.provisional and found.covered > 0
+            limit = found.pending if anew else CONTRIBUTIONS_PER_READ
+            waiting = await self._store.contributions(tree, node, limit=max(limit, CONTRIBUTIONS_PER_READ))
             if not waiting:
                 return JobOutcome.FRESH
             if seq and waiting[0].mark >> MARK_BITS > seq:
                 return JobOutcome.COVERED
             aggregation = (await self._structures.of(tree)).aggregation(found)
-            work = await self._gather(tree, found, waiting, aggregation)
+            if anew:
+                # It lost what it was made of: something below it was forgotten.
+                self.forget()
+            gathered = gather_anew(self._store, tree, found, waiting) if anew else self._gather(tree, found, waiting, aggregation)
+            work = await gathered
         assert found.parent is not None
         if work.texts:
-            rewrite = await self._rewrite(found, found.parent, work, aggregation)
+            rewrite = await self._rewrite(found, found.parent, work, aggregation, anew=anew)
         else:
             rewrite = _trim(found, found.parent, work.through)
         changes = ChangeSet(
@@ -171,7 +181,7 @@ class Summarize:
             case Aggregation.CONTRIBUTIONS:
                 return await gather(self._store, tree, node, waiting, tokens_max=self._summarizer.tokens_max)
 
-    async def _rewrite(self, node: Node, parent: NodeId, work: Work, aggregation: Aggregation) -> Rewrite:
+    async def _rewrite(self, node: Node, parent: NodeId, work: Work, aggregation: Aggregation, *, anew: bool) -> Rewrite:
         request = SummaryRequest(existing=work.existing, new=work.texts, descendants=node.descendants, covered=work.covered)
         from_text = self._summarizer.vector_from_text
         match aggregation:
@@ -184,7 +194,7 @@ class Summarize:
                 summary = await self._of_keywords(work)
                 from_text = summary.text != NO_KEYWORDS
             case Aggregation.CONTRIBUTIONS:
-                summary = await self._ask(request)
+                summary = await (self._of_children(request) if anew else self._ask(request))
         vector, cohesion = merge_means(work.means)
         if from_text:
             with self.stages("embed"):
@@ -200,14 +210,17 @@ class Summarize:
         )
 
     async def _of_keywords(self, work: Work) -> Summary:
-        """The keywords as a text."""
-        extractor = self._keywords
-        asked = extractor.keywords(work.texts, existing=parted(work.existing), covered=work.covered)
-        found = await self._in_time(extractor.name, asked)
-        text = joined(found.phrases, characters_max=self._settings.text_characters_max)
-        return self._usable(
-            extractor.name, Summary(text=text, calls=found.calls, tokens_in=found.tokens_in, tokens_out=found.tokens_out)
-        )
+        """The keywords as a text; as often asked as the budget makes necessary."""
+        extractor, most = self._keywords, self._settings.text_characters_max
+        total, text, covered, rest = Cost(), work.existing, work.covered, work.texts
+        while rest:
+            count = within_budget(rest, extractor.tokens_max)
+            asked = extractor.keywords(rest[:count], existing=parted(text), covered=covered)
+            found = await self._in_time(extractor.name, asked)
+            text, covered, rest = joined(found.phrases, characters_max=most), covered + count, rest[count:]
+            made = Summary(text=text, calls=found.calls, tokens_in=found.tokens_in, tokens_out=found.tokens_out)
+            total = _added(total, self._usable(extractor.name, made))
+        return Summary(text=text, calls=total.calls, tokens_in=total.tokens_in, tokens_out=total.tokens_out)
 
     async def _of_children(self, request: SummaryRequest) -> Summary:
         """What the children say together: as often asked as the budget makes necessary, and not at all where that is known."""
@@ -221,11 +234,7 @@ class Summarize:
             count = within_budget(rest, self._summarizer.tokens_max)
             covered = request.descendants * (len(request.new) - len(rest)) // len(request.new)
             made = await self._ask(replace(request, existing=answer, new=rest[:count], covered=covered))
-            total = Cost(
-                calls=total.calls + made.calls,
-                tokens_in=total.tokens_in + made.tokens_in,
-                tokens_out=total.tokens_out + made.tokens_out,
-            )
+            total = _added(total, made)
             answer, rest = made.text, rest[count:]
         self._answers.add(key, answer)
         return Summary(text=answer, calls=total.calls, tokens_in=total.tokens_in, tokens_out=total.tokens_out)
@@ -274,6 +283,14 @@ class Summarize:
         if _NO_TEXT.search(summary.text):
             raise SummarizerAnswerError(f"{name} answered with what no store keeps: NUL or half a surrogate pair")
         return summary
+
+
+def _added(total: Cost, made: Summary) -> Cost:
+    return Cost(
+        calls=total.calls + made.calls,
+        tokens_in=total.tokens_in + made.tokens_in,
+        tokens_out=total.tokens_out + made.tokens_out,
+    )
 
 
 def _trim(node: Node, parent: NodeId, through: Mark) -> Rewrite:

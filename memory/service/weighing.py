@@ -144,6 +144,8 @@ def _why(feedback: Feedback, receipts: Mapping[EventId, Receipt]) -> str:
     receipt = receipts.get(EventId(feedback.event))
     if receipt is None:
         return f"event: {feedback.event!r} is not in the tree"
+    if receipt.forgotten:
+        return f"event: {feedback.event!r} was forgotten"
     if receipt.leaves and feedback.chunk is not None:
         return f"chunk: {feedback.event!r} has {len(receipt.leaves)}, the last is {len(receipt.leaves) - 1}"
     return f"event: of {feedback.event!r} there is no leaf in the tree"
@@ -158,6 +160,8 @@ def _result(
     receipt = before.get(event)
     if receipt is None:
         return EventResult(tree=tree, id=event, status=EventStatus.REJECTED, seq=0, reason=missing[event])
+    if receipt.forgotten:
+        return EventResult(tree=tree, id=event, status=EventStatus.FORGOTTEN, seq=receipt.seq, reason="was forgotten")
     if receipt.digest == feedback.digest:
         return EventResult(tree=tree, id=event, status=EventStatus.DUPLICATE, seq=receipt.seq, reason="was applied before")
     reason = "the id was applied before with another content; the first one stands"

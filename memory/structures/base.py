@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from memory.changes import LogEntry
-from memory.model import Node, NodeId, Vector
+from memory.model import Attributes, Node, NodeId, Vector
 from memory.results import Violation
 from memory.tree.check import Stored
 from memory.tree.planning import Insertion, Plan
@@ -95,6 +95,20 @@ class Structure(ABC):
     def aggregation(self, node: Node) -> Aggregation:  # noqa: ARG002
         """What this summary's text is made from."""
         return Aggregation.CONTRIBUTIONS
+
+    def attributes_left(self, view: View, node: NodeId, gone: Collection[NodeId]) -> Attributes:  # noqa: ARG002
+        """
+        The attributes of a summary when some nodes are taken out and it stays: nothing of what goes may be said there (P6).
+
+        Args:
+            view: the tree as it stands; not changed.
+            node: a summary that had some of them below it.
+            gone: all that go.
+
+        Returns:
+            The same names as before. By default also the same values.
+        """
+        return view.attributes.get(node, {})
 
     def removal(self, view: View, leaves: Collection[NodeId]) -> Removal:
         """

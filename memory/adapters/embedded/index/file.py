@@ -27,7 +27,8 @@ from memory.adapters.embedded.index.segment import (
     merge,
 )
 from memory.adapters.embedded.index.tidying import SEGMENT_ROWS_MAX, compacted, due
-from memory.errors import StoreDamagedError, StoreUnavailableError
+from memory.adapters.embedded.scrubbing import Shared, empty_journal, rewrite
+from memory.errors import StoreBusyError, StoreDamagedError, StoreUnavailableError
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -47,6 +48,8 @@ COMPACT_GROWTH = 2
 """A tree whose segments hold this many times the rows that count and as many more as this times SEGMENT_ROWS_MAX is compacted: its
 largest segments too lose the rows that later commits superseded. One that only grows never is."""
 PAGE_BYTES = 16_384
+COMPACTIONS_MAX = 20
+"""Attempts to compact a tree that others bring up to date meanwhile."""
 LOOKS_AGAIN = (0.02, 0.1, 0.5)  # seconds
 """Pauses before a file that is being made by others is opened again."""
 WAL_BYTES_KEPT = 64 * 2**20
@@ -74,6 +77,7 @@ class SegmentFile:
         self._connections: list[sqlite3.Connection] = []
         self._generation = 0
         self._opened = 0
+        self._scrub = Shared(self._scrubbed)
         self._prepare()
 
     @property
@@ -177,6 +181,33 @@ class SegmentFile:
             return self._rewrite(tree, [number for number, _ in segments], compact=True)
         run = due([size for _, size in segments])
         return run is not None and self._rewrite(tree, [number for number, _ in segments[run]], compact=False)
+
+    def expunge(self, tree: str) -> None:
+        """
+        Leave nothing on disk of rows that were superseded or removed.
+
+        Raises:
+            StoreBusyError: somebody reads an earlier state of the file, or goes on changing it.
+        """
+        if not any(self._compacted(tree) for _ in range(COMPACTIONS_MAX)):
+            raise StoreBusyError(f"the index of tree {tree!r} was changed whenever it was to be written anew; try again")
+        if self._path is not None:
+            self._scrub()
+
+    def _compacted(self, tree: str) -> bool:
+        """Compact the whole tree; False when others changed its segments meanwhile."""
+
+        def plan(connection: sqlite3.Connection) -> list[int]:
+            rows = connection.execute("SELECT id FROM segments WHERE tree = ? ORDER BY last, id", (tree,))
+            return [number for (number,) in rows]
+
+        numbers = self._guarded(plan)
+        return not numbers or self._rewrite(tree, numbers, compact=True) or self._guarded(plan) == []
+
+    def _scrubbed(self) -> None:
+        self._guarded(rewrite, writes=True)
+        assert self._path is not None
+        empty_journal(self._path, busy_wait=self._busy_wait)
 
     def _rewrite(self, tree: str, numbers: Sequence[int], *, compact: bool) -> bool:
         """Replace segments by merged ones. Reading and merging are done outside the transaction that writes."""

@@ -146,6 +146,9 @@ class EmbeddedNodeIndex(ports.NodeIndex):
     async def adopt(self, tree: TreeId, made: TreeId) -> bool:  # noqa: D102
         return await self._run(self._adopt, tree, made)
 
+    async def expunge(self, tree: TreeId) -> None:  # noqa: D102
+        await self._run(self._expunge, tree)
+
     async def drop(self, tree: TreeId) -> None:  # noqa: D102
         await self._run(self._drop, tree)
 
@@ -219,6 +222,13 @@ class EmbeddedNodeIndex(ports.NodeIndex):
             with self._trees_lock:
                 self._trees.pop(made, None)
         return done
+
+    def _expunge(self, tree: TreeId) -> None:
+        self._file.expunge(tree)
+        held = self._held(tree)
+        with held.lock:
+            # Rows that are gone are only passed over there; the next question reads the tree without them.
+            held.loaded = None
 
     def _drop(self, tree: TreeId) -> None:
         self._file.drop(tree)

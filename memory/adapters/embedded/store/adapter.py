@@ -12,10 +12,11 @@ from typing import Self
 
 from memory.adapters.embedded.files import connect as connect_file
 from memory.adapters.embedded.leases import InProcessLeases
+from memory.adapters.embedded.scrubbing import Shared, empty_journal, rewrite
 from memory.adapters.embedded.store import reading, removing, writing
 from memory.adapters.embedded.store.cache import RowCache
 from memory.adapters.embedded.store.checkpoints import Checkpoints
-from memory.adapters.embedded.store.opening import open_reader, open_writer, scrub
+from memory.adapters.embedded.store.opening import open_reader, open_writer
 from memory.adapters.embedded.store.snapshot import Snapshot
 from memory.adapters.embedded.store.threads import ReadThreads, WriteThread
 from memory.errors import StoreUnavailableError
@@ -58,6 +59,7 @@ class SqliteTreeStore(TreeStore):
         self._busy_wait = busy_wait
         self._leases = leases
         self._cache = RowCache()
+        self._scrub = Shared(self._scrubbed)
 
     @classmethod
     async def open(
@@ -148,9 +150,14 @@ class SqliteTreeStore(TreeStore):
         after: int | None = 0
         while after is not None:
             after = await self._writing.run(partial(removing.redact, number=number, nodes=nodes, after=after))
-        # What is noted as done must be: the journal that holds the old entries goes first.
-        await asyncio.to_thread(scrub, self._path, busy_wait=self._busy_wait)
+        # What is noted as done must be: the old entries leave the disk first.
+        await asyncio.to_thread(self._scrub)
         await self._writing.run(partial(removing.redacted, number=number, to=to))
+
+    def _scrubbed(self) -> None:
+        """Have the file written anew, between commits, and the journal emptied."""
+        self._writing.alone(rewrite).result()
+        empty_journal(self._path, busy_wait=self._busy_wait)
 
     async def receipts(self, tree: TreeId, events: Sequence[EventId]) -> dict[EventId, Receipt]:
         """Receipts of applied events."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
 from memory.adapters.embedded.files import connect, set_wal, translate, translated
 from memory.adapters.embedded.store.checkpoints import CHECKPOINT_PAGES
 from memory.adapters.embedded.store.schema import check_identity, migrate
-from memory.errors import BanyanError, StoreBusyError, StoreDamagedError, StoreUnavailableError
+from memory.errors import BanyanError, StoreDamagedError, StoreUnavailableError
 
 CACHE_KIB = 64 * 1024
 """Page cache of the writing connection; readers share the operating system's."""
@@ -40,7 +39,6 @@ def open_writer(path: Path, *, busy_wait: timedelta) -> sqlite3.Connection:
             check_identity(connection, path)
             set_wal(connection, busy_wait)
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA secure_delete = ON")
             connection.execute("PRAGMA temp_store = MEMORY")
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {JOURNAL_PAGES_MAX}")
@@ -50,26 +48,6 @@ def open_writer(path: Path, *, busy_wait: timedelta) -> sqlite3.Connection:
             connection.close()
             raise
     return connection
-
-
-def scrub(path: Path, *, busy_wait: timedelta) -> None:
-    """
-    Leave nothing of what was deleted on disk: neither in the journal nor, where an earlier version deleted it, in the file.
-
-    Raises:
-        StoreBusyError: somebody reads an earlier state of the file for longer than `busy_wait`; nothing is lost, call again.
-    """
-    with translated(path), closing(connect(path, busy_wait=busy_wait, mode="rw")) as connection:
-        if connection.execute("SELECT 1 FROM remains LIMIT 1").fetchone():
-            connection.execute("VACUUM")
-            connection.execute("DELETE FROM remains")
-        busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    if busy:
-        raise StoreBusyError(
-            f"{path} is read by somebody who began before something was forgotten there, so that its journal cannot be emptied; "
-            "nothing is lost, try again",
-            retry_after=1.0,
-        )
 
 
 def open_reader(path: Path, *, busy_wait: timedelta, read_only: bool) -> sqlite3.Connection:

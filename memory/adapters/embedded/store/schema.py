@@ -109,12 +109,7 @@ CREATE TABLE link (
 """
 
 VERSION_3 = """
--- From this version on what is deleted is overwritten, and commits can remove. Has a row while the file may still hold, in parts
--- that are not in use, what an earlier version deleted.
-CREATE TABLE remains (
-    since INTEGER NOT NULL     -- schema version that left them
-) STRICT;
-INSERT INTO remains (since) SELECT 2 WHERE EXISTS (SELECT 1 FROM tree);
+-- From this version on commits can remove: an earlier one could not read their log.
 """
 
 MIGRATIONS: tuple[str, ...] = (VERSION_1, VERSION_2, VERSION_3)

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +26,14 @@ GROUP_MAX = 64
 
 class _HalfDone(Exception):  # noqa: N818  # never leaves this module
     """A work raised after it had written something."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """A work that needs the connection to itself."""
+
+    work: Work[None]
+    future: Future[None]
 
 
 class WriteThread:
@@ -44,7 +53,7 @@ class WriteThread:
         self._connection = connection
         self._path = path
         self._checkpoints = checkpoints
-        self._queue: queue.SimpleQueue[tuple[Work[Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Work[Any], Future[Any]] | _Alone | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._serve, name="banyan-store-write", daemon=True)
         self._thread.start()
@@ -56,6 +65,14 @@ class WriteThread:
         future: Future[T] = Future()
         self._queue.put((work, future))
         return await asyncio.wrap_future(future)
+
+    def alone(self, work: Work[None]) -> Future[None]:
+        """Have a work run between two commits, outside a transaction; others wait meanwhile."""
+        if self._closed:
+            raise StoreUnavailableError(f"{self._path} is closed")
+        future: Future[None] = Future()
+        self._queue.put(_Alone(work, future))
+        return future
 
     def close(self) -> None:
         """Finish what waits, then close the connection. Blocks."""
@@ -69,7 +86,7 @@ class WriteThread:
         while not ended:
             group: list[tuple[Work[Any], Future[Any]]] = []
             waiting = self._queue.get()
-            while waiting is not None:
+            while waiting is not None and not isinstance(waiting, _Alone):
                 if waiting[1].set_running_or_notify_cancel():
                     group.append(waiting)
                 if len(group) == GROUP_MAX or self._queue.empty():
@@ -80,10 +97,22 @@ class WriteThread:
                 self._commit(group)
                 if self._checkpoints is not None:
                     self._checkpoints.committed(self._connection)
+            if isinstance(waiting, _Alone):
+                self._by_itself(waiting)
         if self._checkpoints is not None:
             self._checkpoints.close()
         with suppress(sqlite3.Error):
             self._connection.close()
+
+    def _by_itself(self, alone: _Alone) -> None:
+        if alone.future.set_running_or_notify_cancel():
+            try:
+                with translated(self._path):
+                    alone.work(self._connection)
+            except BaseException as error:  # noqa: BLE001  # it belongs to who waits for it
+                alone.future.set_exception(error)
+            else:
+                alone.future.set_result(None)
 
     def _commit(self, group: list[tuple[Work[Any], Future[Any]]]) -> None:
         try:
