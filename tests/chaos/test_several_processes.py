@@ -19,7 +19,8 @@ RECORDS = int(os.environ.get("BANYAN_CHAOS_RECORDS", "400"))
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_effect_once_and_refusals_bounded(tmp_path: Path, count: int) -> None:
-    shares = [Share(folder=str(tmp_path), records=RECORDS, first=first, step=count) for first in range(count)]
+    # None gives up waiting for the others, however long the machine keeps one of them from its work.
+    shares = [Share(folder=str(tmp_path), records=RECORDS, first=first, step=count, lease_wait=120.0) for first in range(count)]
     workers = [start(share) for share in shares]
     answers = [finish(worker) for worker in workers]
     print(answers)

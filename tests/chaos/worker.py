@@ -50,6 +50,8 @@ class Share:
     """Whether paths are leased."""
     wait: bool = False
     """Whether it waits for the summaries at its end."""
+    stay: bool = False
+    """Whether it then stays, to be killed."""
     stop_at: int = -1
     """Stops itself (SIGSTOP) before that commit, its lease in hand."""
     lease_ttl: float = 10.0
@@ -145,6 +147,9 @@ async def run(share: Share) -> dict[str, Any]:
             break
         seconds = time.perf_counter() - started
         fresh = await memory.fresh(TREE) if share.wait else None
+        if share.stay:
+            Path(share.folder, f"done-{share.first}").touch()  # noqa: ASYNC240
+            await asyncio.Event().wait()
         counters = memory._parts.ingest.counters
         return {
             "accepted": totals.accepted,
