@@ -7,6 +7,7 @@ from typing import Any
 
 from memory.model import TreeInfo
 from memory.results import CheckReport, Hit, Profile, SearchAnswer, Speaker, TreeNode, TreeReport
+from memory.retrieval.catalogue import strategies_for
 from memory.service.query import Context
 
 
@@ -81,6 +82,7 @@ def tree_json(info: TreeInfo) -> dict[str, Any]:
     return {
         "tree": info.id,
         "structure": info.structure,
+        "strategies": list(strategies_for(info.structure)),
         "embedder": info.model.name,
         "dimension": info.model.dimension,
         "created_at": info.created_at,

@@ -72,6 +72,8 @@ class TreeInfo(TypedDict):
 
     tree: str
     structure: str
+    strategies: list[str]
+    """Ways to search it, the default first."""
     embedder: str
     dimension: int
     created_at: str

@@ -27,8 +27,10 @@ class MappedNode(models.DrawnNode):
 
     children: list[MappedNode]  # type: ignore[assignment]
     hidden: int | None = Field(  # type: ignore[assignment]
-        description="Children that are left out; null where nobody has looked, because others were larger."
+        description="Children that are left out, of those that were looked at; null where nobody has looked, because others were "
+        "larger."
     )
+    unread: bool = Field(description="It has more children than are looked at: only the oldest 20,000 of them were.")
 
 
 @dataclass(slots=True)
@@ -39,6 +41,8 @@ class _Part:
     children: list[_Part] = field(default_factory=list)
     hidden: int | None = None
     """Children that are left out; None where nobody has looked."""
+    unread: bool = False
+    """Whether there are children beyond `CHILDREN_READ`, which nobody has looked at."""
 
 
 class Drawing:
@@ -52,16 +56,23 @@ class Drawing:
     def __init__(self, store: TreeStore) -> None:
         self._store = store
 
-    async def by_size(self, tree: TreeId, node: NodeId) -> list[Node]:
-        """A node's children, those with most leaves first, then the oldest; without vectors."""
+    async def by_size(self, tree: TreeId, node: NodeId) -> tuple[list[Node], bool]:
+        """
+        A node's children, those with most leaves first, then the oldest; without vectors.
+
+        Returns:
+            The oldest `CHILDREN_READ` of them, and whether there are more.
+        """
         found: list[Node] = []
-        while len(found) < CHILDREN_READ:
+        more = True
+        while more and len(found) < CHILDREN_READ:
             after = found[-1].mark if found else Mark(0)
             page = await self._store.children(tree, node, limit=CHILDREN_PER_READ, after=after)
             found.extend(page)
-            if len(page) < CHILDREN_PER_READ:
-                break
-        return sorted(found, key=lambda child: (-child.descendants, child.mark))
+            more = len(page) == CHILDREN_PER_READ
+        if more:
+            more = bool(await self._store.children(tree, node, limit=1, after=found[-1].mark))
+        return sorted(found, key=lambda child: (-child.descendants, child.mark)), more
 
     async def page_by_size(self, tree: TreeId, node: NodeId, *, limit: int, after: int) -> tuple[list[Node], int | None]:
         """
@@ -78,10 +89,10 @@ class Drawing:
         if not limit:
             return [], None
         if after < _LEAST_MARK:
-            found = await self.by_size(tree, node)
+            found, more = await self.by_size(tree, node)
             if after + limit < len(found):
                 return found[after : after + limit], after + limit
-            return found[after:], max(child.mark for child in found) if len(found) >= CHILDREN_READ else None
+            return found[after:], max(child.mark for child in found) if more else None
         page = await self._store.children(tree, node, limit=limit, after=Mark(after))
         return page, page[-1].mark if len(page) == limit else None
 
@@ -124,7 +135,7 @@ class Drawing:
         left = nodes
         while waiting and left > 0:
             part = heapq.heappop(waiting)[2]
-            below = await self.by_size(tree, part.node.id)
+            below, part.unread = await self.by_size(tree, part.node.id)
             seen = sum(max(1, child.descendants) >= least for child in below)
             part.children = [_Part(child) for child in below[: min(children, left, seen)]]
             part.hidden = len(below) - len(part.children)
@@ -143,6 +154,7 @@ def _json(part: _Part, level: int, characters: int) -> dict[str, Any]:
         "text": cut(part.node.text, characters),
         "children": [_json(child, level + 1, characters) for child in part.children],
         "hidden": 0 if is_leaf else part.hidden,
+        "unread": part.unread,
     }
 
 

@@ -167,6 +167,7 @@ class TreeOut(BaseModel):
     model_config = ConfigDict(extra="allow")
     tree: str
     structure: str
+    strategies: list[str] = Field(description="Ways to search it, the default first.")
     embedder: str
     dimension: int
     created_at: datetime

@@ -6,19 +6,23 @@ import { decisions, named, routePath } from "./route.js";
 
 const K = 10;
 const COMMON = new Set("about and are did does for from had has have her his how that the their them they this was were what when where which who why with you".split(" "));
-const STRATEGIES = [
-  ["hybrid", "Meaning and words"],
-  ["collapsed", "Meaning, all nodes"],
-  ["traversal", "Meaning, down the tree"],
-  ["bm25", "Words alone"],
-];
+const STRATEGIES = {
+  hybrid: "Meaning and words",
+  collapsed: "Meaning, all nodes",
+  traversal: "Meaning, down the tree",
+  bm25: "Words alone",
+  agent: "A walk, step by step",
+  descent: "Layer by layer",
+  router: "Weighed by granularity",
+};
 
 export class SearchPanel {
   /** `on.draw(paths)`, `on.select(id, path)`, `on.asked(text)`. */
   constructor(host, bar, tree, on, signal) {
     Object.assign(this, { host, tree, on, signal, hits: [], cards: [], query: "" });
     this.input = el("input", { type: "search", class: "field", id: "query", placeholder: "Ask this memory…", "aria-label": "Ask this memory", autocomplete: "off", spellcheck: "false", enterkeyhint: "search", maxlength: "1000" });
-    this.strategy = el("select", { class: "field", id: "strategy", "aria-label": "How to search", on: { change: () => this.query && this.ask(this.query) } }, STRATEGIES.map(([value, label]) => el("option", { value }, label)));
+    this.strategy = el("select", { class: "field", id: "strategy", "aria-label": "How to search", on: { change: () => this.query && this.ask(this.query) } });
+    this.offer(["hybrid"]);
     this.input.addEventListener("keydown", (event) => this.press(event));
     bar.append(
       el(
@@ -39,6 +43,13 @@ export class SearchPanel {
       ),
     );
     this.empty();
+  }
+
+  /** Ways to search that the tree's structure has. */
+  offer(strategies) {
+    const chosen = this.strategy.value;
+    this.strategy.replaceChildren(...strategies.map((value) => el("option", { value }, STRATEGIES[value] ?? value)));
+    if (strategies.includes(chosen)) this.strategy.value = chosen;
   }
 
   empty() {

@@ -43,6 +43,7 @@ export class TreeView {
       return;
     }
     this.head();
+    this.search.offer(this.stats.strategies);
     this.activity = new Activity(
       this.panes.activity,
       this.meter,
@@ -181,7 +182,7 @@ export class TreeView {
       this.rings.show(drawn, above?.parent ?? null, changed);
       this.showTrail(above);
       if (!drawn.children.length) this.note.textContent = "Nothing lies here yet. The map grows as records come in.";
-      else this.note.textContent = "";
+      else this.note.textContent = unread(drawn);
       performance.mark("banyan-drawn");
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -369,4 +370,10 @@ export class TreeView {
       this.due = null;
     }
   }
+}
+
+/** What the map may lack. */
+function unread(drawn) {
+  const wide = (node) => node.unread || node.children.some(wide);
+  return wide(drawn) ? "Of a topic with more than 20,000 parts the map knows only the oldest 20,000; the outline has them all." : "";
 }

@@ -168,6 +168,8 @@ async def test_children_beyond_those_that_are_put_in_order_follow_by_age(
         part = (await served.get(f"/me/nodes/root?order=size&limit={limit}&after={after}")).json()
         found += part["children"]
         after = part["next"]
+    drawn = (await served.get(f"/me/map?nodes=2000&children={limit}")).json()
+    assert (drawn["unread"], drawn["hidden"]) == (len(by_age) > read, max(0, read - limit))
     ordered = found[:read]
     assert sorted(ids(ordered)) == sorted(ids(by_age[:read]))
     assert sizes({"children": ordered}) == sorted(sizes({"children": ordered}), reverse=True)
@@ -197,3 +199,14 @@ async def test_an_id_that_ends_like_an_address_is_told_from_one(served: Served) 
 
 def _escaped(text: str) -> str:
     return "".join(f"%{byte:02X}" for byte in text.encode())
+
+
+@pytest.mark.parametrize(("structure", "own"), [("memtree", []), ("hat", ["agent"]), ("hmem", ["descent"]), ("memgas", ["router"])])
+async def test_a_tree_offers_the_ways_of_searching_that_its_structure_has(tmp_path: Path, structure: str, own: list[str]) -> None:
+    async with serving(tmp_path, structure=structure) as served:
+        await served.put("me", "the harbour tunnel opens", "Rita bakes cheese cake")
+        tree = (await served.get("/me")).json()
+        assert tree["strategies"] == ["hybrid", "collapsed", "traversal", "bm25", *own]
+        assert (await served.get("")).json()["trees"][0]["strategies"] == tree["strategies"]
+        for strategy in tree["strategies"]:
+            await served.hits("me", "harbour", strategy=strategy)
