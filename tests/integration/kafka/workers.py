@@ -60,6 +60,9 @@ class Worker:
         self.process.wait()
 
     def signal(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Once it listens to signals: the work may be done before the last that was started for it has loaded its code."""
+        if self.process.poll() is None:
+            self.until("starting")
         self.process.send_signal(number)
 
     def ends(self, code: int = 0) -> None:
