@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from selenium.webdriver.chrome.webdriver import WebDriver
     from selenium.webdriver.remote.webelement import WebElement
 
-PATIENCE = 60.0  # seconds
+PATIENCE = 150.0  # seconds
 T = TypeVar("T")
 
 

@@ -67,7 +67,7 @@ class Banyan:
     def shell(self, *arguments: str, given: bytes = b"", **variables: str) -> Ran:
         """Run it in a process of its own."""
         process = self.start(*arguments, **variables)
-        out, err = process.communicate(given, timeout=60)
+        out, err = process.communicate(given, timeout=180)
         return Ran(process.returncode, out.decode(), err.decode())
 
     def write(self, name: str, lines: Sequence[object] | bytes) -> str:

@@ -20,7 +20,7 @@ def serving(banyan: Banyan, *arguments: str, **variables: str) -> Iterator[tuple
     try:
         line = process.stdout.readline()
         assert line, process.communicate()[1].decode()
-        with httpx.Client(base_url=json.loads(line)["url"], timeout=30) as client:
+        with httpx.Client(base_url=json.loads(line)["url"], timeout=180) as client:
             yield client, process
     finally:
         process.kill()

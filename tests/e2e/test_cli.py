@@ -363,7 +363,7 @@ class TestFaults:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
-        assert process.wait(30) == 141
+        assert process.wait(180) == 141
         assert process.stderr.read() == b""
         process.stderr.close()
         assert process.stdin is not None

@@ -191,7 +191,7 @@ class TestStandardInput:
         until_leaves(banyan, 3)
         process.send_signal(signal.SIGINT)
         out, err = process.stdout, process.stderr
-        assert process.wait(30) == 130
+        assert process.wait(180) == 130
         assert out is not None
         assert err is not None
         value = json.loads(out.read().splitlines()[-1])
@@ -205,14 +205,14 @@ def test_ctrl_c_twice_ends_at_once_and_loses_nothing(banyan: Banyan) -> None:
         file = banyan.write("a.jsonl", [turn(number) for number in range(10)])
         address = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
         process = banyan.start("ingest", file, BANYAN_EMBEDDER="openai:text-embedding-3-small", OPENAI_BASE_URL=address)
-        silent.settimeout(30)
+        silent.settimeout(180)
         asked, _ = silent.accept()
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
         assert b"stopping after the batch in hand" in process.stderr.readline()
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
+        assert process.wait(180) == 130
         assert b"Traceback" not in process.stderr.read()
         asked.close()
         close(process)
@@ -264,6 +264,7 @@ class TestTheStore:
         assert ran.code == 2
         assert "hashing" in ran.err
 
+    @pytest.mark.real_time
     def test_an_embedding_model_that_is_away_is_waited_for_and_said(self, banyan: Banyan, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("BANYAN_EMBEDDER", "openai:text-embedding-3-small")
         monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")

@@ -89,7 +89,7 @@ def test_what_goes_in_by_a_service_reads_the_same_by_it_and_from_its_store(banya
         decided = banyan("ingest", file, "--structure", "hat")
         assert (decided.code, "--structure" in decided.err) == (2, True)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(180) == 0
     away = banyan("search", "t", "x")
     assert (away.code, away.out) == (4, "")
     assert url in away.err

@@ -273,7 +273,7 @@ def test_an_interrupted_run_ends_cleanly(banyan: Banyan, passages: str) -> None:
         if line.startswith(b"ingesting"):
             break
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=180)
     assert process.returncode == 130
     assert b"Traceback" not in err
     assert out == b""

@@ -26,7 +26,7 @@ def test_records_go_in_are_found_and_are_there_for_every_command(banyan: Banyan)
         assert client.get("/docs").status_code == 200
         assert client.get("/readyz").json() == {"status": "ready", "missing": {}}
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=180)
     assert (process.returncode, out) == (0, b"")
     events = [json.loads(line)["event"] for line in err.decode().splitlines()]
     assert [event for event in events if event in ("metrics", "draining", "stopped")] == ["metrics", "draining", "stopped"]
@@ -45,7 +45,7 @@ def test_what_is_in_hand_when_it_is_ended_is_answered(banyan: Banyan) -> None:
 
         answer = client.post("/v1/trees/me/records", content=ends(), headers={"content-type": "application/x-ndjson"})
         assert json.loads(answer.content.splitlines()[-1])["accepted"] == 200
-        assert process.wait(60) == 0
+        assert process.wait(180) == 0
 
 
 def test_it_ends_in_order_however_early_the_signal_comes(banyan: Banyan) -> None:
@@ -54,7 +54,7 @@ def test_it_ends_in_order_however_early_the_signal_comes(banyan: Banyan) -> None
         assert process.stdout is not None
         line = process.stdout.readline()
         process.send_signal(signal.SIGTERM)
-        assert (bool(line), process.wait(60)) == (True, 0)
+        assert (bool(line), process.wait(180)) == (True, 0)
     finally:
         process.kill()
         process.communicate()
@@ -68,7 +68,7 @@ def test_a_stream_of_commits_does_not_keep_it_from_ending(banyan: Banyan) -> Non
             assert any(line == "id: 1" for line in lines)
             process.send_signal(signal.SIGTERM)
             assert any(line == "event: end" for line in lines)
-        assert process.wait(60) == 0
+        assert process.wait(180) == 0
 
 
 def test_keys_from_the_first_to_the_last(banyan: Banyan) -> None:

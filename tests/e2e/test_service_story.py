@@ -97,7 +97,7 @@ def test_what_is_told_is_remembered(banyan: Banyan, variables_of: tuple[dict[str
         assert drawn["descendants"] == before["leaves"] == past["leaves"]
         assert before["events"] == len(TURNS) + 1
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(180) == 0
 
     with serving(banyan, BANYAN_AUTH="off", **environment) as (client, _):
         until(lambda: client.get("/readyz").json()["status"] == "ready", "not ready after its restart", workers)

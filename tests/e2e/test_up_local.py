@@ -132,10 +132,10 @@ def test_one_command_brings_it_up_and_one_ctrl_c_ends_all_of_it(tmp_path: Path) 
             assert running.banyan(f"check {tree}")["clean"]
         assert running.banyan("repair --dry-run")["missing"] == 0
         (docs,) = re.findall(r"http://localhost:\d+/docs", running.said)
-        with urllib.request.urlopen(docs, timeout=10) as answer:
+        with urllib.request.urlopen(docs, timeout=120) as answer:
             assert answer.status == 200
 
         running.process.send_signal(signal.SIGINT)
-        assert running.process.wait(60) == 0, running.said[-3000:]
+        assert running.process.wait(180) == 0, running.said[-3000:]
         assert running.children() == {}
         assert "killed" not in running.said

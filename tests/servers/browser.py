@@ -74,8 +74,8 @@ def chromium(*, width: int = 1440, height: int = 900, scale: float = 1.0) -> Ite
         )
         try:
             sized(driver, width, height)
-            driver.set_page_load_timeout(60)
-            driver.set_script_timeout(60)
+            driver.set_page_load_timeout(180)
+            driver.set_script_timeout(180)
             yield driver
         finally:
             driver.quit()
