@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from memory.adapters.embedded.store import SqliteTreeStore
 from memory.changes import ChangeSet, Expectation, Move, Step
-from memory.model import ROOT, Node, NodeId, NodeKind, mark
+from memory.model import ROOT, EventId, Node, NodeId, NodeKind, mark
 from memory.ports.store import Applied, Seen, Stale
 from tests.fakes.change_sets import (
     TREE,
@@ -28,7 +29,10 @@ from tests.fakes.change_sets import (
     leaf,
     link,
     move,
+    recall,
+    remove,
     rewrite,
+    shrink,
     summary,
     tree_info,
 )
@@ -47,6 +51,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.plain = PlainTree()
         self.names = 0
+        self.gone: list[NodeId] = []
+        """Ids of leaves that were removed."""
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(work)
@@ -156,6 +162,77 @@ class StoreMachine(RuleBasedStateMachine):
             )
         )
 
+    @rule(at=PICK, below=PICK)
+    def grow_again(self, at: int, below: int) -> None:
+        """A leaf that is there comes to wait at summaries that are there, also at one where it waits already."""
+        node, top = self.pick(at, NodeKind.LEAF), self.pick(below, NodeKind.SUMMARY)
+        if node is not None and top is not None:
+            self.apply(change_set(grow(node.id, *self.path(top.id))))
+
+    @rule(picks=st.lists(PICK, min_size=1, max_size=3), cut=PICK, empty=st.booleans(), again=PICK)
+    def forget(self, picks: list[int], cut: int, empty: bool, again: int) -> None:
+        """Leaves go, with summaries that are empty by then; those above are written anew, and another leaf waits there again."""
+        known = [receipt for receipt in self.plain.receipts.values() if not receipt.forgotten]
+        if not known:
+            return
+        events = {(one := known[pick % len(known)]).event_id: one for pick in picks}
+        leaves = [name for receipt in events.values() for name in receipt.leaves if name in self.plain.nodes]
+        steps: list[Step] = []
+        left = {name: node.descendants for name, node in self.plain.nodes.items()}
+        children = Counter(node.parent for node in self.plain.nodes.values())
+        above: dict[NodeId, None] = {}
+        for name in leaves:
+            parent = self.plain.nodes[name].parent
+            assert parent is not None
+            # A leaf that `move_leaf` has moved is not counted where it lies now, and still waits where it lay.
+            waits = [node for node, some in self.plain.waiting.items() if any(leaf == name for _, leaf in some)]
+            nodes = [node for node in dict.fromkeys([*self.path(parent), *waits]) if left[node]]
+            left.update({node: left[node] - 1 for node in nodes})
+            steps += [shrink(name, *nodes), remove(name, parent)]
+            above.update(dict.fromkeys(reversed(self.path(parent))))
+            children[parent] -= 1
+            while empty and parent != ROOT and not children[parent]:
+                upper = self.plain.nodes[parent].parent
+                assert upper is not None
+                steps.append(remove(parent, upper))
+                children[upper] -= 1
+                above.pop(parent, None)
+                parent = upper
+        for name in sorted(above, key=lambda name: -self.plain.nodes[name].depth):
+            upper, waiting = self.plain.nodes[name].parent, [one for one, _ in self.plain.waiting.get(name, [])]
+            assert upper is not None
+            steps.append(rewrite(name, upper, through=[0, 0, *waiting][cut % (len(waiting) + 2)]))
+        stays = [node.id for node in self.plain.by_mark if node.kind is NodeKind.LEAF and node.id not in leaves]
+        if stays:
+            steps.append(recall(stays[again % len(stays)], *above))
+        changes = change_set(*steps)
+        self.apply(replace(changes, forgets=(*events, EventId(self.name()))))
+        self.gone += leaves
+
+    @rule(at=PICK, below=PICK)
+    def use_an_id_again(self, at: int, below: int) -> None:
+        parent = self.pick(below, NodeKind.ROOT, NodeKind.SUMMARY)
+        free = [name for name in self.gone if name not in self.plain.nodes]
+        if free and parent is not None:
+            name = free[at % len(free)]
+            made = leaf(name, parent.id, parent.depth + 1)
+            self.apply(change_set(made, grow(name, *self.path(parent.id)), events=[event(self.name(), name)]))
+
+    @rule(at=PICK, below=PICK)
+    def recall(self, at: int, below: int) -> None:
+        node, top = self.pick(at, NodeKind.LEAF), self.pick(below, NodeKind.SUMMARY)
+        if node is not None and top is not None:
+            self.apply(change_set(recall(node.id, *self.path(top.id))))
+
+    @rule(at=PICK, forgotten=PICK)
+    def remove_what_stays(self, at: int, forgotten: int) -> None:
+        """A summary that has children, an event whose leaves stay, or what is forgotten already."""
+        node, events = self.pick(at, NodeKind.SUMMARY), list(self.plain.receipts)
+        if node is not None and node.parent is not None:
+            self.apply(change_set(remove(node.id, node.parent)))
+        if events:
+            self.apply(replace(change_set(), forgets=(events[forgotten % len(events)],)))
+
     @rule(at=PICK, version=st.integers(-1, 1), routing=st.integers(-1, 1))
     def expect(self, at: int, version: int, routing: int) -> None:
         node = self.pick(at, *NodeKind)
@@ -235,7 +312,7 @@ class StoreMachine(RuleBasedStateMachine):
             plain.seq,
             len(expected),
             len(leaves),
-            len(plain.receipts),
+            sum(not receipt.forgotten for receipt in plain.receipts.values()),
         )
         assert (stats.pending, stats.dirty, stats.rewrites) == (
             sum(map(len, plain.waiting.values())),
@@ -251,6 +328,8 @@ class StoreMachine(RuleBasedStateMachine):
             name: fields_of(node, text=False) for name, node in plain.nodes.items()
         }
         assert await store.events(TREE) == {name: receipt.leaves for name, receipt in plain.receipts.items()}
+        assert await store.receipts(TREE, list(plain.receipts)) == plain.receipts
+        assert (await store.tree(TREE)).floor == plain.floor
 
 
 StoreMachine.TestCase.settings = settings(
