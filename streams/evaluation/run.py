@@ -311,7 +311,11 @@ class _Fused(_Asker):
 
 
 class _Granularity(_Asker):
-    """The nearest units of one granularity of MemGAS, which are no leaves."""
+    """
+    The nearest units of one granularity of MemGAS, which are no leaves.
+
+    Each is of one session, whose turns it names: so the session is known however wide the tree is.
+    """
 
     async def ranked(self, tree: str, text: str) -> Sequence[Hit]:
         """See `_Asker.ranked`."""
@@ -319,7 +323,8 @@ class _Granularity(_Asker):
         answer = await self._memory.search(tree, text, k=GRANULARITIES_K, strategy="collapsed", scope=_SUMMARIES)
         return [hit for hit in answer.hits if hit.depth == depth]
 
-    async def judged(self, case: Case, hits: Sequence[Hit], pure: Mapping[str, str]) -> Asked:
+    async def judged(self, case: Case, hits: Sequence[Hit], pure: Mapping[str, str]) -> Asked:  # noqa: ARG002
         """See `_Asker.judged`."""
-        found = metrics.score(self._sessions(case, hits, pure), case.sessions)
+        sessions = [self._dataset.places[case.tree, hit.sources[0]].session for hit in hits if hit.sources]
+        found = metrics.score(sessions, case.sessions)
         return Asked(case=case, turn={}, session=found, unit=found)

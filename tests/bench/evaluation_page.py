@@ -1,18 +1,25 @@
 """
 The figures of docs/evaluation.md, from what `banyan eval … --structure all --results FILE` kept.
 
-`python -m tests.bench.evaluation_page FILE` writes docs/evaluation.json (the same, without what depends on the machine's folders),
-the drawings docs/images/evaluation-*.svg, and the part of the page between its two markers.
+`python -m tests.bench.evaluation_page FILE…` puts what the files hold in the place of the same rows of docs/evaluation.json (a row
+is one strategy on one structure and set), with the commit and the machine of the measurement, and writes the drawings
+docs/images/evaluation-*.svg and the part of the page between its two markers from all of it. `--commit C` says of which commit the
+files are, where that is not the one that is checked out. Without a file it writes the page again from what is kept.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 from xml.sax.saxutils import escape
+
+from memory.structures import registry
+from streams.evaluation.choices import STRATEGIES
+from tests.bench.__main__ import commit, machine
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -29,6 +36,10 @@ NAMES: Final = {
     "nq_long": ("Natural Questions, whole pages", "passages", "pages"),
 }
 """Sets in the order of the page: their names, and what the two levels are called; sets without documents of their own have one."""
+NOTES: Final = {
+    "quality": "QuALITY marks no evidence: the passage that shares most with the right option stands in, which favours words.",
+    "nq_long": "Any one passage with the answer is all that is asked for; there are 21 pages, so that sessions are easily found.",
+}
 METRICS: Final = ("recall@3", "recall@5", "recall@10", "ndcg@10")
 SHORT: Final = {"recall@3": "R@3", "recall@5": "R@5", "recall@10": "R@10", "ndcg@10": "NDCG@10"}
 BASELINES: Final = ("dense", "bm25", "dense+bm25")
@@ -47,11 +58,15 @@ Structures = Mapping[str, Result]
 
 def main() -> None:
     """Write page, drawings and figures."""
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m tests.bench.evaluation_page RESULTS.json")
-    sets: Mapping[str, Structures] = json.loads(Path(sys.argv[1]).read_text("utf-8"))["sets"]
-    kept = {name: {each: _shown(result) for each, result in structures.items()} for name, structures in sorted(sets.items())}
-    KEPT.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", "utf-8")
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.evaluation_page")
+    parser.add_argument("files", nargs="*", type=Path, metavar="RESULTS.json")
+    parser.add_argument("--commit", default=commit(), help="what was measured; without it, what is checked out")
+    given = parser.parse_args()
+    stamp = {"commit": given.commit, "machine": machine(), "on": f"{datetime.now(UTC):%Y-%m-%d}"}
+    sets: dict[str, dict[str, dict[str, Any]]] = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
+    for file in given.files:
+        merge(sets, json.loads(file.read_text("utf-8"))["sets"], stamp)
+    KEPT.write_text(json.dumps(sets, indent=1, sort_keys=True) + "\n", "utf-8")
     images = DOCS / "images"
     images.mkdir(exist_ok=True)
     for name in NAMES:
@@ -62,15 +77,71 @@ def main() -> None:
     PAGE.write_text(before + BEGIN + "\n" + "\n".join(page(sets)) + "\n" + END + after, "utf-8")
 
 
+def merge(sets: dict[str, dict[str, dict[str, Any]]], fresh: Mapping[str, Structures], stamp: Mapping[str, str]) -> None:
+    """
+    Put what was measured in the place of the same rows.
+
+    What a tree looks like, and what it cost to grow, is of the latest measurement that put everything in.
+
+    Args:
+        sets: what is kept, changed in place.
+        fresh: what was measured.
+        stamp: when, where and of which commit.
+    """
+    for name, structures in fresh.items():
+        kept = sets.setdefault(name, {})
+        for structure, measured in structures.items():
+            result = {key: value for key, value in measured.items() if key != "conditions"}
+            before = kept.get(structure, {})
+            if "strategies" not in result:
+                kept[structure] = {**result, "measured": dict(stamp)}
+                continue
+            grown = result["ingestion"]["items_per_s_committed"] or not before
+            times = {**before.get("latency_ms", {}).get("strategies", {}), **result["latency_ms"]["strategies"]}
+            kept[structure] = {
+                **(result if grown else {**result, "ingestion": before["ingestion"], "tree": before["tree"]}),
+                "strategies": {**before.get("strategies", {}), **result["strategies"]},
+                "latency_ms": {**result["latency_ms"], "strategies": times},
+                "measured": {**before.get("measured", {}), **{each: dict(stamp) for each in result["strategies"]}},
+            }
+
+
+def measured_lines(sets: Mapping[str, Structures]) -> Iterator[str]:
+    """Which rows are of which commit, machine and day."""
+    rows: dict[tuple[str, str, str], dict[str, dict[str, list[str]]]] = {}
+    for name in (*NAMES, "msc"):
+        for structure, result in sets.get(name, {}).items():
+            stamps = result.get("measured", {})
+            each = {strategy: stamps.get(strategy) for strategy in result["strategies"]} if "strategies" in result else {"": stamps}
+            for strategy, stamp in each.items():
+                key = (stamp["commit"], stamp["machine"], stamp["on"]) if stamp else ("", "", "")
+                rows.setdefault(key, {}).setdefault(name, {}).setdefault(structure, []).append(strategy)
+    for (of, where, on), found in sorted(rows.items(), key=lambda row: row[0][2], reverse=True):
+        said = []
+        for name, structures in found.items():
+            whole = structures.keys() == sets[name].keys() and all(
+                len(each) == len(sets[name][structure].get("strategies", each)) for structure, each in structures.items()
+            )
+            some = (f"{structure} ({', '.join(each)})" if any(each) else structure for structure, each in structures.items())
+            title = NAMES[name][0] if name in NAMES else "summaries"
+            said.append(title if whole else f"{title}: {'; '.join(some)}")
+        head = f"Commit {of}, {on}, {where}" if of else "Commits 45c8dc2 to 2d5fadd, before rows were stamped"
+        yield f"- {head}: {'. '.join(said)}."
+    yield ""
+
+
 def page(sets: Mapping[str, Structures]) -> Iterator[str]:
     """Lines of the page."""
+    yield from measured_lines(sets)
     for name, (title, turn, session) in NAMES.items():
         if name not in sets:
             continue
         structures = sets[name]
-        first = next(iter(structures.values()))
+        first = by_structure(structures)[0][1]
         yield f"### {title}: {first['questions']:,} questions, {first['tree']['items']:,} items\n"
         yield f"![recall at ten of every structure and strategy on {title}](images/evaluation-{name}.svg)\n"
+        if name in NOTES:
+            yield f"{NOTES[name]}\n"
         yield from _recalls(structures, turn, session)
         if name == "locomo":
             yield from _published()
@@ -83,15 +154,25 @@ def page(sets: Mapping[str, Structures]) -> Iterator[str]:
         yield from _summaries(sets["msc"])
 
 
+def by_structure(structures: Structures) -> list[tuple[str, Result]]:
+    """In the order of `banyan eval --structure all`, whatever order they are kept in."""
+    return [(each, structures[each]) for each in registry.NAMES if each in structures]
+
+
+def ordered(result: Result) -> list[tuple[str, Result]]:
+    """Its strategies in the order of `banyan eval --strategy all`."""
+    return [(each, result["strategies"][each]) for each in STRATEGIES if each in result["strategies"]]
+
+
 def _recalls(structures: Structures, turn: str, session: str) -> Iterator[str]:
     levels = [("turn", turn), *([("session", session)] if session else [])]
     columns = [f"{label} {SHORT[metric]}" for _, label in levels for metric in METRICS]
     units = ["by unit R@10"] if session else []
     yield _line("structure", "strategy", *columns, *units, "p50, ms", "p99, ms", "p50 without embedding")
     yield _rule(2 + len(columns) + len(units) + 3)
-    for structure, result in structures.items():
+    for structure, result in by_structure(structures):
         times = result["latency_ms"]["strategies"]
-        for strategy, found in result["strategies"].items():
+        for strategy, found in ordered(result):
             cells = [_percent(found[level].get(metric)) for level, _ in levels for metric in METRICS]
             if session:
                 cells.append(_percent(found["unit"].get("recall@10")))
@@ -109,7 +190,7 @@ def _published() -> Iterator[str]:
 
 
 def _categories(structures: Structures, turn: str) -> Iterator[str]:
-    first = next(iter(structures.values()))
+    first = by_structure(structures)[0][1]
     some = next(iter(first["strategies"].values()))["by_category"]
     if len(some) < 2:
         return
@@ -131,7 +212,7 @@ def _costs(sets: Mapping[str, Structures]) -> Iterator[str]:
     )  # fmt: skip
     yield _rule(11)
     for name, (title, _, _) in NAMES.items():
-        for structure, result in sets.get(name, {}).items():
+        for structure, result in by_structure(sets.get(name, {})):
             taken, tree, size = result["ingestion"], result["tree"], result.get("size", {})
             tokens = [_number(taken.get(f"summary_tokens_{each}_per_item"), 0) for each in ("in", "out")]
             per_item = size.get("index_bytes", 0) / max(1, tree["leaves"]) / 1024
@@ -154,7 +235,7 @@ def _costs(sets: Mapping[str, Structures]) -> Iterator[str]:
 def _summaries(structures: Structures) -> Iterator[str]:
     yield _line("", "F1", "BLEU-1/2", "DISTINCT-1/2", "words")
     yield _rule(5)
-    for structure, row in structures.items():
+    for structure, row in by_structure(structures):
         pairs = f"{row['bleu_1']:.2f} / {row['bleu_2']:.2f}", f"{row['distinct_1']:.2f} / {row['distinct_2']:.2f}"
         yield _line(f"{structure}, {row['summarizer']}", f"{row['f1']:.2f}", *pairs, f"{row['words']:.0f}")
     gold = next(iter(structures.values()))["gold_words"]
@@ -170,9 +251,9 @@ def drawing(name: str, structures: Structures) -> str:
     levels = ["turn", *(["session"] if session else [])]
     lines: list[str] = []
     top = 44
-    for structure, result in structures.items():
+    for structure, result in by_structure(structures):
         lines.append(f'<text x="8" y="{top + 12}" class="head">{escape(structure)}</text>')
-        for strategy, found in result["strategies"].items():
+        for strategy, found in ordered(result):
             lines.append(f'<text x="{_LEFT - 8}" y="{top + 12}" text-anchor="end">{escape(strategy)}</text>')
             height = (_ROW - 4) / len(levels)
             for number, level in enumerate(levels):
@@ -195,10 +276,6 @@ def drawing(name: str, structures: Structures) -> str:
         + "\n".join(lines)
         + "\n</svg>\n"
     )
-
-
-def _shown(result: Result) -> dict[str, Any]:
-    return {name: value for name, value in result.items() if name != "conditions"}
 
 
 def _line(*cells: str) -> str:

@@ -138,6 +138,16 @@ async def test_a_summary_counts_as_the_session_that_all_below_it_was_said_in(tmp
             assert asked.session["recall@3"] == 1
 
 
+async def test_units_of_one_granularity_are_known_however_wide_the_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_CHILDREN_MAX", 1)
+    memory, embedder, _ = await run.open_memory(Settings(embedder="hashing", tree=TreeSettings(structure="memgas")), tmp_path)
+    async with memory:
+        turns = [(word, word, f"{word} and {word}") for word in ("violin", "harbour", "meadow", "kettle")]
+        for _, word, _ in turns:
+            data = dataset(turns, text=word, sought=word)
+            assert (await measured((memory, embedder), data, "session-units")).session["recall@3"] == 1, word
+
+
 async def measured_pure(memory: LocalMemory, embedder: TimedEmbedder, data: Dataset) -> dict[str, str]:
     await measured((memory, embedder), data, "router")
     return await run.pure_summaries(memory, data, TREE)
