@@ -19,15 +19,16 @@ from memory.errors import (
     TreeMismatchError,
     TreeNotFoundError,
 )
-from memory.model import ROOT, EmbeddingModel, EventId, TreeId, TreeInfo
+from memory.model import ROOT, EmbeddingModel, EventId, NodeId, TreeId, TreeInfo
 from memory.ports.index import Scope
 from memory.records import Document, Feedback, Record, Turn, parse, tree_id
-from memory.results import EventResult, EventStatus, Hit, SearchAnswer, TreeNode, TreeReport
+from memory.results import EventResult, EventStatus, Hit, Profile, SearchAnswer, Speaker, TreeNode, TreeReport
 from memory.service.query import Context
 from memory.service.stream import IngestTotals
 from streams.client import AsyncClient, ServiceError
 from streams.client.answers import AskOptions, ContextOptions
 from streams.client.exchange import CHARACTERS_AT_ONCE, LINES_AT_ONCE
+from streams.pieces import Pieces
 from streams.settings import Settings
 
 T = TypeVar("T")
@@ -245,18 +246,44 @@ class RemoteMemory:
         )
 
     async def tree(self, tree: str, *, depth: int | None = None, children: int = 20, node: str | None = None) -> TreeNode:
-        """See `LocalMemory.tree`; the service draws two levels where no depth is given."""
-        try:
-            value = await self._client.tree(tree_id(tree), node=node or ROOT, depth=depth or 2, children=children)
-        except ServiceError as error:
-            _raise(error)
-        return _converted(value, TreeNode)
+        """
+        See `LocalMemory.tree`; what is more than the service draws at once is asked for in pieces.
+
+        Raises:
+            QueryError: more than `PIECES_MAX` pieces, or more than 100 children of a node.
+        """
+        name = tree_id(tree)
+
+        async def piece(node: NodeId, depth: int) -> TreeNode:
+            try:
+                value = await self._client.tree(name, node=node, depth=depth, children=children)
+            except ServiceError as error:
+                _raise(error)
+            return _converted(value, TreeNode)
+
+        return await Pieces(piece, children=children).drawn(NodeId(node) if node else ROOT, depth)
 
     async def trees(self) -> list[TreeInfo]:
         """All trees that the key reaches, by name. Their models' unrelated cosine is not told, and 0 here."""
         try:
             return [_tree_info(value) async for value in self._client.trees()]
         except ServiceError as error:
+            _raise(error)
+
+    async def speakers(self, tree: str) -> list[Speaker]:
+        """See `LocalMemory.speakers`; 1,000 at most."""
+        try:
+            return [_converted({**value, "name": value.get("speaker")}, Speaker) for value in await self._client.speakers(tree_id(tree))]
+        except ServiceError as error:
+            _raise(error)
+
+    async def profile(self, tree: str, speaker: str, *, facts: int = 20) -> Profile | None:
+        """See `LocalMemory.profile`."""
+        try:
+            return _converted(await self._client.profile(tree_id(tree), speaker, facts=facts), Profile)
+        except ServiceError as error:
+            if error.kind == "speaker-not-found":
+                return None
             _raise(error)
 
     async def stats(self, tree: str) -> TreeReport:

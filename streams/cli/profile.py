@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streams.cli.app import Exit, say_error
-from streams.cli.common import Session, run_async, shared_options
+from streams.cli.common import Session, asking_options, run_async
 from streams.cli.console import counted, date, one_line, printable
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Examples:
 @click.argument("tree_name", metavar="TREE")
 @click.argument("speaker", required=False)
 @click.option("--facts", type=click.IntRange(0, 100), default=20, show_default=True, metavar="N", help="Most statements.")
-@shared_options
+@asking_options
 @run_async
 async def profile(tree_name: str, speaker: str | None, facts: int, session: Session) -> int:
     """
@@ -35,7 +35,7 @@ async def profile(tree_name: str, speaker: str | None, facts: int, session: Sess
     """
     from streams.answers import profile_json, speaker_json  # noqa: PLC0415  # nothing of the domain is needed for --help
 
-    async with session.memory(mode="look") as memory:
+    async with session.asked(mode="look") as memory:
         if speaker is None:
             speakers = await memory.speakers(tree_name)
             if session.output.as_json:

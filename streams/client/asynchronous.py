@@ -103,6 +103,10 @@ class AsyncClient:
                 yield tree
             after = page["next"]
 
+    async def speakers(self, tree: str) -> list[dict[str, Any]]:
+        """Who speaks in a tree, those with most turns first; 1,000 at most."""
+        return cast("list[dict[str, Any]]", (await self._json(exchange.get("trees", tree, "speakers")))["speakers"])
+
     async def profile(self, tree: str, speaker: str, *, facts: int = 20) -> dict[str, Any]:
         """Who a speaker is, by what they said in a tree."""
         return await self._json(exchange.get("trees", tree, "profile", speaker=speaker, facts=facts))

@@ -102,6 +102,10 @@ class Client:
             yield from page["trees"]
             after = page["next"]
 
+    def speakers(self, tree: str) -> list[dict[str, Any]]:
+        """Who speaks in a tree, those with most turns first; 1,000 at most."""
+        return cast("list[dict[str, Any]]", self._json(exchange.get("trees", tree, "speakers"))["speakers"])
+
     def profile(self, tree: str, speaker: str, *, facts: int = 20) -> dict[str, Any]:
         """Who a speaker is, by what they said in a tree."""
         return self._json(exchange.get("trees", tree, "profile", speaker=speaker, facts=facts))

@@ -67,9 +67,14 @@ def test_what_goes_in_by_a_service_reads_the_same_by_it_and_from_its_store(banya
             ("search", "feed", "tunnel"),
             ("context", "t", "harbour tunnel", "--tokens", "80"),
             ("tree", "t", "--depth", "2", "--children", "3"),
+            ("tree", "t", "--depth", "6", "--children", "100"),
+            ("profile", "t"),
+            ("profile", "t", "Ana", "--facts", "3"),
+            ("profile", "t", "Nobody"),
             ("tree",),
         ):
-            assert banyan(*command, *by_url, "--json").value == banyan(*command, "--json").value, command
+            here, there = banyan(*command, "--json"), banyan(*command, *by_url, "--json")
+            assert (there.code, there.out) == (here.code, here.out), command
             assert banyan(*command, *by_url).out == banyan(*command).out, command
         assert steady(banyan("stats", "t", *by_url, "--json").value) == steady(banyan("stats", "t", "--json").value)
 

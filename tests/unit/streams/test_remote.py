@@ -159,3 +159,24 @@ async def test_an_answer_of_another_shape_is_said_to_be_one() -> None:
         await remote(lambda _: httpx.Response(200, json={**EMPTY, "hits": [hit]})).search("t", "x")
     with pytest.raises(PermanentError, match="of this version"):
         await remote(lambda _: httpx.Response(200, json={"tree": "t"})).stats("t")
+
+
+async def test_who_speaks_and_who_somebody_is_come_over_and_nobody_is_none() -> None:
+    said = {"event_id": "e1", "text": "I moved.", "at": None, "weight": 1.0}
+    known = {"tree": "t", "speaker": "Ana", "turns": 2, "conversations": 1, "first_at": None, "last_at": "2026-05-08T13:56:00Z"}
+
+    def answering(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/speakers"):
+            return httpx.Response(200, json={"speakers": [{"speaker": "Ana", "turns": 2, "last_at": "2026-05-08T13:56:00Z"}]})
+        if request.url.params["speaker"] != "Ana":
+            return httpx.Response(404, json={"type": "urn:banyan:problem:speaker-not-found", "status": 404, "detail": "nobody"})
+        assert request.url.params["facts"] == "5"
+        return httpx.Response(200, json={**known, "phrases": ["Porto"], "facts": [said], "seq": 3})
+
+    memory = remote(answering)
+    [speaker] = await memory.speakers("t")
+    assert (speaker.name, speaker.turns, speaker.last_at) == ("Ana", 2, parse_time("at", "2026-05-08T13:56:00Z"))
+    found = await memory.profile("t", "Ana", facts=5)
+    assert found is not None
+    assert (found.phrases, found.facts[0].text, found.seq) == (("Porto",), "I moved.", 3)
+    assert await memory.profile("t", "Ben") is None
