@@ -273,7 +273,9 @@ class RemoteMemory:
     async def speakers(self, tree: str) -> list[Speaker]:
         """See `LocalMemory.speakers`; 1,000 at most."""
         try:
-            return [_converted({**value, "name": value.get("speaker")}, Speaker) for value in await self._client.speakers(tree_id(tree))]
+            return [
+                _converted({**value, "name": value.get("speaker")}, Speaker) for value in await self._client.speakers(tree_id(tree))
+            ]
         except ServiceError as error:
             _raise(error)
 
