@@ -54,7 +54,7 @@ def make_app(role: Role, runtime: Runtime[Any]) -> Any:
     """
     import faust  # noqa: PLC0415  # an optional extra, and half a second
 
-    from streams.agents import documents, feedback, turns  # noqa: PLC0415
+    from streams.agents import documents, feedback, forgets, turns  # noqa: PLC0415
     from streams.security import faust_credentials  # noqa: PLC0415
     from streams.workers import summaries  # noqa: PLC0415
 
@@ -92,6 +92,7 @@ def make_app(role: Role, runtime: Runtime[Any]) -> Any:
         turns.register(app, runtime)
         documents.register(app, runtime)
         feedback.register(app, runtime)
+        forgets.register(app, runtime)
     else:
         summaries.register(app, runtime)
     return app

@@ -21,7 +21,7 @@ SCHEMA = schema_of("commit")
 
 
 class CommitMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """One commit of records; no text. The same commit may come again; tree and seq tell it from all others."""
+    """One commit of records, or of forgets; no text. The same commit may come again; tree and seq tell it from all others."""
 
     tree: str
     seq: Annotated[int, Meta(ge=1, description="Number of the commit in its tree. Not every number comes: summaries commit too.")]
@@ -29,6 +29,7 @@ class CommitMessage(msgspec.Struct, frozen=True, kw_only=True):
     events: Annotated[list[str], Meta(description="Ids of the turns and documents that it put in.")]
     leaves: Annotated[int, Meta(ge=0, description="Items that it put in: one a turn, one a chunk of a document.")]
     summaries: Annotated[int, Meta(ge=0, description="Summary nodes that it made.")]
+    forgotten: Annotated[list[str], Meta(description="Ids of events that it forgot: what was kept of them is to go.")] = []
 
 
 def message_of(tree: TreeId, entry: LogEntry) -> CommitMessage:
@@ -36,7 +37,13 @@ def message_of(tree: TreeId, entry: LogEntry) -> CommitMessage:
     made = [step.kind for step in entry.steps if isinstance(step, Create)]
     leaves = made.count(NodeKind.LEAF)
     return CommitMessage(
-        tree=tree, seq=entry.seq, at=entry.at, events=list(entry.events), leaves=leaves, summaries=len(made) - leaves
+        tree=tree,
+        seq=entry.seq,
+        at=entry.at,
+        events=list(entry.events),
+        leaves=leaves,
+        summaries=len(made) - leaves,
+        forgotten=list(entry.forgets),
     )
 
 

@@ -104,6 +104,7 @@ class JobTopic(SummaryJobs):
         """The commit that each is about."""
         self._traced: dict[tuple[TreeId, NodeId], tracing.Headers] = {}
         """Of those that are traced, what carries the trace that made the node dirty first."""
+        self._whole: dict[TreeId, NodeId] = {}
         self._sending = asyncio.Lock()
 
     async def put(self, tree: TreeId, nodes: Sequence[NodeId], *, seq: int = 0) -> None:
@@ -114,6 +115,10 @@ class JobTopic(SummaryJobs):
             self._unsent[tree, node] = max(known, seq) if known and seq else 0
             if carried:
                 self._traced.setdefault((tree, node), carried)
+
+    def put_whole(self, tree: TreeId, node: NodeId) -> None:
+        """Collect a message that stands for all nodes of a tree that are dirty, one of which is given."""
+        self._whole[tree] = node
 
     async def flush(self) -> int:
         """
@@ -126,7 +131,9 @@ class JobTopic(SummaryJobs):
         """
         async with self._sending:
             jobs, self._unsent = self._unsent, {}
+            whole, self._whole = self._whole, {}
             try:
+                await self._producer.send(whole_tree(self._topic, tree, node) for tree, node in whole.items())
                 await self._producer.send(
                     Message(
                         topic=self._topic,
@@ -138,10 +145,11 @@ class JobTopic(SummaryJobs):
                 )
             except BaseException:
                 self._unsent = {**jobs, **self._unsent}
+                self._whole = {**whole, **self._whole}
                 raise
             for each in jobs.keys() & self._traced.keys():
                 del self._traced[each]
-            return len(jobs)
+            return len(jobs) + len(whole)
 
     async def claim(self) -> SummaryJob:
         """Not here."""

@@ -51,8 +51,11 @@ def of_pipeline(pipeline: Any) -> Iterator[Reading]:
 def _of_ingesting(pipeline: Ingesting) -> Iterator[Reading]:
     batches = pipeline.batches
     yield from _of_shared(batches.retry, batches.dead)
-    for outcome in ("accepted", "duplicate", "conflict"):
+    for outcome in ("accepted", "duplicate", "conflict", "forgotten"):
         yield Reading("banyan_events_total", batches.counters.events[outcome] + pipeline.opinions.events[outcome], (outcome,))
+    for outcome in ("forgotten", "unknown", "already"):
+        yield Reading("banyan_forgets_total", pipeline.erasures.events[outcome], (outcome,))
+    yield Reading("banyan_leaves_forgotten_total", pipeline.erasures.leaves)
     done = batches.ingest.counters
     yield Reading("banyan_items_committed_total", done.items)
     yield Reading("banyan_commits_total", done.commits)

@@ -82,6 +82,8 @@ COMMON = (
 )
 INGEST = (
     _counter("banyan_events_total", "Events by what became of them.", "outcome"),
+    _counter("banyan_forgets_total", "Events that were to be forgotten, by what became of that.", "outcome"),
+    _counter("banyan_leaves_forgotten_total", "Leaves that went."),
     _counter("banyan_items_committed_total", "Leaves that went into trees."),
     _counter("banyan_commits_total", "Commits that were applied."),
     _counter("banyan_commit_conflicts_total", "Commits that were refused and planned again."),

@@ -21,6 +21,8 @@ from memory.ports.embedder import Embedder
 from memory.ports.jobs import SummaryJob
 from memory.ports.store import TreeStore
 from memory.ports.summarizer import Summarizer
+from memory.service.forgetting import Forgetting
+from memory.service.indexing import Indexing
 from memory.service.ingest import Ingest
 from memory.service.pool import SummaryPool
 from memory.service.stages import Stages
@@ -28,11 +30,13 @@ from memory.service.summarize import Summarize
 from memory.service.views import Views
 from memory.service.weighing import Weighing
 from streams.agents.batches import Batches
+from streams.agents.erasures import Erasures
 from streams.agents.opinions import Opinions
 from streams.bootstrap import open_backend
 from streams.broker import Broker
 from streams.commit_topic import CommitTopic
 from streams.dead_letters import DeadLetters, DeadLetterShare, TooManyDeadLettersError
+from streams.indexes import open_index
 from streams.job_topic import JobTopic, job_delivery, whole_tree
 from streams.liveness import end_process
 from streams.models import open_embedder, open_labels, open_summarizer
@@ -56,6 +60,7 @@ class Ingesting:
 
     batches: Batches
     opinions: Opinions
+    erasures: Erasures
     views: Views
     parts: AsyncExitStack
 
@@ -171,6 +176,7 @@ async def open_ingesting(
             structure_binds=False,
             labels=labels,
         )
+        commits = CommitTopic(producer, names.commits.name, repeats=repeats) if settings.worker.announce else None
         batches = Batches(
             ingest=ingest,
             store=backend.store,
@@ -179,11 +185,38 @@ async def open_ingesting(
             clock=clock,
             limits=limits,
             log=_log,
-            commits=CommitTopic(producer, names.commits.name, repeats=repeats) if settings.worker.announce else None,
+            commits=commits,
         )
         weighing = Weighing(store=backend.store, clock=clock)
         opinions = Opinions(weighing=weighing, dead=batches.dead, retry=batches.retry, log=_log)
-        return Ingesting(batches, opinions, views, parts.pop_all())
+        forgetting: Forgetting | None = None
+
+        async def opened() -> Forgetting:
+            nonlocal forgetting
+            if forgetting is None:
+                # Many installations never forget anything: the connection is made when it is needed.
+                index = await open_index(settings) if settings.store_is_redis else None
+                if index is not None:
+                    parts_open.push_async_callback(index.close)
+                indexing = None if index is None else Indexing(store=backend.store, index=index)
+                forgetting = Forgetting(
+                    store=backend.store, jobs=job_topic, clock=clock, views=views, index=index, indexing=indexing
+                )
+                forgetting.on_forgotten(ingest.forget)
+            return forgetting
+
+        erasures = Erasures(
+            opened=opened,
+            make=ingest.ensure_tree,
+            store=backend.store,
+            jobs=job_topic,
+            commits=commits,
+            dead=batches.dead,
+            retry=batches.retry,
+            log=_log,
+        )
+        parts_open = parts.pop_all()
+        return Ingesting(batches, opinions, erasures, views, parts_open)
 
 
 def dead_letter_share(settings: Settings) -> DeadLetterShare:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal, NoReturn, TypeVar, cast
 
 import httpx
@@ -22,7 +23,7 @@ from memory.errors import (
 from memory.model import ROOT, EmbeddingModel, EventId, NodeId, TreeId, TreeInfo
 from memory.ports.index import Scope
 from memory.records import Document, Feedback, Record, Turn, parse, tree_id
-from memory.results import EventResult, EventStatus, Hit, Profile, SearchAnswer, Speaker, TreeNode, TreeReport
+from memory.results import EventResult, EventStatus, ForgetReport, Hit, Profile, SearchAnswer, Speaker, TreeNode, TreeReport
 from memory.service.query import Context
 from memory.service.stream import IngestTotals
 from streams.client import AsyncClient, ServiceError
@@ -44,6 +45,7 @@ _ERRORS: Mapping[str, type[PermanentError]] = {
     "misdirected": SettingError,
 }
 """What a problem's kind is called in this process."""
+_COUNTED = ("forgotten", "unknown", "already", "leaves", "summaries_gone", "summaries_remade")
 _ORIGIN = ("event_id", "chunk", "conversation", "speaker", "source", "title", "url", "at")
 
 
@@ -192,6 +194,23 @@ class RemoteMemory:
             )
             for answer in answers
         ]
+
+    async def forget(
+        self, tree: str, *, events: Sequence[str] = (), conversation: str | None = None, before: datetime | None = None
+    ) -> ForgetReport | None:
+        """See `LocalMemory.forget`, with one selector; None where the service sends to Kafka, and workers forget then."""
+        name = tree_id(tree)
+        try:
+            answers = await self._client.forget(
+                name, events=events, conversation=conversation, before=None if before is None else before.isoformat()
+            )
+        except ServiceError as error:
+            _raise(error)
+        if any("forgets" in answer for answer in answers):
+            return None
+        reports = [_converted(answer, ForgetReport) for answer in answers]
+        counts = {each: sum(getattr(report, each) for report in reports) for each in _COUNTED}
+        return ForgetReport(tree=name, seq=max((report.seq for report in reports), default=0), **counts)
 
     # ------------------------------------------------------------------------------------------------------------ reading
 

@@ -69,7 +69,7 @@ async def _start(role: Role, runtime: Runtime[Any], observer: Observer) -> None:
     """Everything that can be refused, before the group is joined."""
     settings = runtime.settings
     topics = runtime.topics
-    records = [topics.turns, topics.documents, topics.feedback]
+    records = [topics.turns, topics.documents, topics.feedback, topics.forgets]
     announced = [topics.commits] if settings.worker.announce else []
     own = [*records, topics.summaries, *announced] if role is Role.INGEST else [topics.summaries]
     names = [topic.name for topic in [*own, topics.dead_letters]]

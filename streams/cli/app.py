@@ -55,6 +55,7 @@ _COMMANDS = {
     "ingest": _Entry("streams.cli.ingest:ingest", "Put turns and documents from JSONL files into trees."),
     "search": _Entry("streams.cli.ask:search", "Find the turns, chunks and summaries that answer a query."),
     "context": _Entry("streams.cli.ask:context", "Pack what answers a query into a text for a prompt."),
+    "forget": _Entry("streams.cli.forget:forget", "Forget turns and documents for good, in summaries too."),
     "feedback": _Entry("streams.cli.feedback:feedback", "Say that what a tree remembers is right, or wrong."),
     "tree": _Entry("streams.cli.look:tree", "Draw a tree: topics, what lies below them, what is pending."),
     "profile": _Entry("streams.cli.profile:profile", "Show who speaks in a tree, and who somebody is by what they said."),

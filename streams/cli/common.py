@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -71,6 +71,7 @@ class Session:
         self.output = Output(as_json=as_json)
         self.settings = Settings()
         """In force once `load` was called."""
+        self._origins: Mapping[str, str] = {}
         self._store = store
         self._config_file = config_file
         self._url = url
@@ -97,14 +98,19 @@ class Session:
             self.output.warn(warning)
         configure_logging(loaded.settings.log)
         self.settings = loaded.settings
+        self._origins = loaded.origins
         if self._store is not None:
             # What a command is told beats what stands in the environment.
             self.settings = replace(self.settings, url=None)
         return loaded
 
+    def is_set(self, name: str) -> bool:
+        """Whether a setting was given, once `load` was called; otherwise it has its default."""
+        return self._origins.get(name, "default") != "default"
+
     @asynccontextmanager
     async def asked(
-        self, *, mode: Literal["write", "search", "look"], summaries: bool = False, **options: str | None
+        self, *, mode: Literal["write", "search", "look", "index"], summaries: bool = False, **options: str | None
     ) -> AsyncIterator[LocalMemory | RemoteMemory]:
         """
         The memory that the settings name: as for `memory`, or behind a service.

@@ -127,9 +127,9 @@ class _Waits:
             )
 
 
-async def wait_for_summaries(session: Session, memory: LocalMemory, stop: asyncio.Event) -> bool:
+async def wait_for_summaries(session: Session, memory: LocalMemory, stop: asyncio.Event, *, tree: str | None = None) -> bool:
     """
-    Wait, with progress, until every summary is up to date or `stop` is set.
+    Wait, with progress, until every summary of a tree, or of all, is up to date or `stop` is set.
 
     Returns:
         False when some were given up or not waited for; that has been said on standard error.
@@ -151,7 +151,7 @@ async def wait_for_summaries(session: Session, memory: LocalMemory, stop: asynci
                 session.output.warn(f"a summary failed and is tried again: {reason} (Ctrl-C leaves the rest to the next ingest)")
             progress.update(most - left, total=most, detail=f"{counted(left, 'summary')} to go")
 
-        waiting = asyncio.ensure_future(memory.fresh(progress=show))
+        waiting = asyncio.ensure_future(memory.fresh(tree, progress=show))
         stopped = asyncio.ensure_future(stop.wait())
         await asyncio.wait({waiting, stopped}, return_when=asyncio.FIRST_COMPLETED)
         for each in (waiting, stopped):
@@ -221,6 +221,7 @@ class Tally:
                     "duplicates": self._counts["duplicate"],
                     "rejected": self._counts["rejected"],
                     "conflicts": self._counts["conflict"],
+                    "forgotten": self._counts["forgotten"],
                     "seq": max(self._seqs.values(), default=0),
                     "trees": self._seqs,
                     "interrupted": interrupted,
@@ -239,6 +240,8 @@ class Tally:
         parts = [f"{self._counts['accepted']:,} accepted"]
         if self._counts["duplicate"]:
             parts.append(f"{self._counts['duplicate']:,} there already")
+        if self._counts["forgotten"]:
+            parts.append(f"{self._counts['forgotten']:,} forgotten, not taken")
         if self._counts["rejected"]:
             parts.append(f"{self._counts['rejected']:,} refused")
         if self._counts["conflict"]:

@@ -10,7 +10,7 @@ A client of the HTTP service (docs/http.md), plain and asynchronous; needs httpx
 
 from __future__ import annotations
 
-from streams.client.answers import Commit, ContextAnswer, EventResult, Hit, SearchAnswer, TreeInfo
+from streams.client.answers import Commit, ContextAnswer, EventResult, ForgetAnswer, Hit, SearchAnswer, TreeInfo
 from streams.client.asynchronous import AsyncClient
 from streams.client.exchange import ServiceAwayError, ServiceError
 from streams.client.plain import Client
@@ -21,6 +21,7 @@ __all__ = [
     "Commit",
     "ContextAnswer",
     "EventResult",
+    "ForgetAnswer",
     "Hit",
     "SearchAnswer",
     "ServiceAwayError",

@@ -10,9 +10,23 @@ class EventResult(TypedDict):
     """What became of one record."""
 
     id: str
-    status: Literal["accepted", "duplicate", "conflict", "rejected"]
+    status: Literal["accepted", "duplicate", "conflict", "rejected", "forgotten"]
     seq: int | None
     reason: str | None
+
+
+class ForgetAnswer(TypedDict, total=False):
+    """What forgetting took out of a tree; where the service sends to Kafka, `tree` and `forgets` alone."""
+
+    tree: str
+    seq: int
+    forgotten: int
+    unknown: int
+    already: int
+    leaves: int
+    summaries_gone: int
+    summaries_remade: int
+    forgets: list[str]
 
 
 class Crumb(TypedDict):
@@ -89,6 +103,8 @@ class Commit(TypedDict):
     created: list[dict[str, Any]]
     moved: list[dict[str, Any]]
     rewritten: list[str]
+    removed: list[str]
+    forgotten: list[str]
 
 
 class AskOptions(TypedDict, total=False):

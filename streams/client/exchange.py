@@ -184,6 +184,22 @@ def rejected(error: ServiceError) -> list[Any]:
     ]
 
 
+def forgetting(tree: str, events: Iterable[str], conversation: str | None, before: str | None) -> Iterator[Call]:
+    """
+    What is to be forgotten, a hundred events a request.
+
+    Raises:
+        ValueError: not exactly one of the three is given.
+    """
+    ids = list(events)
+    if sum((bool(ids), conversation is not None, before is not None)) != 1:
+        raise ValueError("of events, conversation and before exactly one says what is to be forgotten")
+    if not ids:
+        yield post({"conversation": conversation, "before": before}, "trees", tree, "forget")
+    for first in range(0, len(ids), FEEDBACK_AT_ONCE):
+        yield post({"events": ids[first : first + FEEDBACK_AT_ONCE]}, "trees", tree, "forget")
+
+
 def lines(tree: str, records: Sequence[Mapping[str, Any]]) -> Call:
     """Records as JSON lines."""
     content = b"".join(json.dumps(dict(record)).encode() + b"\n" for record in records)

@@ -15,6 +15,7 @@ from streams.client.answers import (
     ContextAnswer,
     ContextOptions,
     EventResult,
+    ForgetAnswer,
     SearchAnswer,
     SearchOptions,
     TreeInfo,
@@ -84,6 +85,17 @@ class Client:
             except ServiceError as error:
                 results += exchange.rejected(error)
         return results
+
+    def forget(
+        self, tree: str, *, events: Iterable[str] = (), conversation: str | None = None, before: str | None = None
+    ) -> list[ForgetAnswer]:
+        """
+        Forget events, the turns of a conversation, or all that was said or published before a time (ISO 8601), for good.
+
+        The answers are of 100 events each at most: what went, or `forgets`, the ids of the messages that ask for it, where the
+        service sends to Kafka. Unless exactly one of the three is given this raises ValueError; after any other error ask again.
+        """
+        return [cast("ForgetAnswer", self._json(call)) for call in exchange.forgetting(tree, events, conversation, before)]
 
     def search(self, tree: str, query: str, **options: Unpack[SearchOptions]) -> SearchAnswer:
         """The hits for a question."""

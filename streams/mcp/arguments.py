@@ -16,6 +16,8 @@ TOKENS_MAX = 20_000
 DEPTH_MAX = 3
 CHILDREN_MAX = 20
 TREES_MAX = 100
+IDS_MAX = 50
+"""What is forgotten at once."""
 HIT_CHARACTERS_MAX = 2_000
 """Longest text of a hit; `context` gives whole texts."""
 
@@ -78,6 +80,17 @@ class Remember(OfTree):
     )
 
 
+class Forget(OfTree):
+    """Arguments of `forget`."""
+
+    ids: list[Annotated[str, Field(min_length=1, max_length=ID_CHARACTERS_MAX)]] = Field(
+        min_length=1,
+        max_length=IDS_MAX,
+        description="Of what is to be forgotten, as `recall` gives them in `id`; those of a summary are in its `sources`.",
+        examples=[["m-2f9c"]],
+    )
+
+
 class Filtered(OfTree):
     """Of a question; all that is given must hold."""
 
@@ -127,6 +140,15 @@ class Remembered(BaseModel):
     tree: str
     id: str
     status: Literal["accepted", "duplicate"] = Field(description="`duplicate`: it was there already, and nothing has changed.")
+
+
+class Forgot(BaseModel):
+    """What is not remembered any more."""
+
+    tree: str
+    forgotten: int | None = Field(description="How many of them were there; null where that is not known yet.")
+    unknown: int = Field(description="How many were never there; they will not be taken.")
+    already: int = Field(description="How many had been forgotten before.")
 
 
 class Recollection(BaseModel):

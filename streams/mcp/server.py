@@ -129,7 +129,7 @@ class Toolbox:
             output_schema=tool.gives.model_json_schema(),
             annotations=mcp_types.ToolAnnotations(
                 read_only_hint=tool.right is Right.READ,
-                destructive_hint=False,
+                destructive_hint=tool.destructive,
                 idempotent_hint=True,
                 open_world_hint=False,
             ),

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from memory.errors import PermanentError
 from memory.model import NodeKind
 from memory.ports.index import Scope
-from memory.records import parse, parse_time
+from memory.records import parse, parse_forget, parse_time
 from memory.results import EventStatus, Hit, TreeNode
 from streams.mcp import arguments as given
 from streams.query.keys import Key, Right
@@ -56,6 +56,8 @@ class Tool:
     gives: type[BaseModel]
     call: Callable[[Memory, Any, Key], Awaitable[Answer]]
     right: Right = Right.READ
+    destructive: bool = False
+    """Whether what it changes cannot be had back."""
 
 
 # ------------------------------------------------------------------------------------------------------------------ writing
@@ -79,6 +81,8 @@ async def _remember(memory: Memory, asked: given.Remember, _key: Key) -> Answer:
         raise ToolError(f"id {record.id!r} holds another text, which stays; give another id, or leave it out")
     if result.status is EventStatus.REJECTED:
         raise ToolError(f"this cannot be remembered: {result.reason}")
+    if result.status is EventStatus.FORGOTTEN:
+        raise ToolError(f"{record.id!r} was forgotten for good, and is not taken again; if it is to be remembered, give another id")
     fresh = result.status is EventStatus.ACCEPTED
     value = given.Remembered(tree=asked.tree, id=record.id, status="accepted" if fresh else "duplicate")
     said = "remembered" if fresh else "was there already; nothing has changed"
@@ -88,6 +92,19 @@ async def _remember(memory: Memory, asked: given.Remember, _key: Key) -> Answer:
 def _identity(named: dict[str, Any]) -> str:
     """The same for the same content, so that a call that is repeated adds nothing."""
     return "m-" + hashlib.blake2b(json.dumps(named, sort_keys=True).encode("utf-8", "replace"), digest_size=12).hexdigest()
+
+
+async def _forget(memory: Memory, asked: given.Forget, _key: Key) -> Answer:
+    for each in asked.ids:
+        parse_forget({"id": "forget", "event": each}, tree=asked.tree)
+    report = await memory.forget(asked.tree, events=asked.ids)
+    if report is None:
+        text = f"{len(asked.ids)} will be forgotten in a moment"
+        return Answer(text, given.Forgot(tree=asked.tree, forgotten=None, unknown=0, already=0))
+    more = f"; {report.already} had been forgotten before" if report.already else ""
+    more += f"; {report.unknown} were never there" if report.unknown else ""
+    value = given.Forgot(tree=asked.tree, forgotten=report.forgotten, unknown=report.unknown, already=report.already)
+    return Answer(f"{report.forgotten} forgotten{more}", value)
 
 
 # ------------------------------------------------------------------------------------------------------------------ reading
@@ -206,6 +223,18 @@ TOOLS: tuple[Tool, ...] = (
         gives=given.Remembered,
         call=_remember,
         right=Right.WRITE,
+    ),
+    Tool(
+        name="forget",
+        title="Forget",
+        description="Take texts out of a long-term memory for good, by their ids, with all that its summaries had of them. It "
+        "cannot be undone. Call it only when somebody asks that something be forgotten, and for nothing else: what has changed is "
+        "remembered anew, beside the old. Forgetting again changes nothing.",
+        takes=given.Forget,
+        gives=given.Forgot,
+        call=_forget,
+        right=Right.WRITE,
+        destructive=True,
     ),
     Tool(
         name="recall",

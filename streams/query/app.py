@@ -15,7 +15,7 @@ from starlette.responses import Response
 from memory.errors import BanyanError
 from memory.settings import IngestSettings
 from streams.metrics import Reading
-from streams.query import health, models, page, posting, reading, requests, streaming
+from streams.query import forgetting, health, models, page, posting, reading, requests, streaming
 from streams.query.envelope import Envelope
 from streams.query.guard import Guard
 from streams.query.metrics import ServiceMeter
@@ -54,7 +54,8 @@ def create_app(service: Service, guard: Guard, *, limits: IngestSettings, versio
     app.state.limits = limits
     app.state.meter = meter
     app.state.draining = asyncio.Event()
-    for router in (health.open_router, health.router, reading.router, posting.router, streaming.router, page.router):
+    routers = (health.open_router, health.router, reading.router, posting.router, forgetting.router, streaming.router, page.router)
+    for router in routers:
         app.include_router(router)
     app.add_middleware(Envelope, meter=meter)
     app.add_exception_handler(Problem, _on_problem)

@@ -17,7 +17,7 @@ class EventOut(BaseModel):
     """What became of one record."""
 
     id: str
-    status: Literal["accepted", "duplicate", "conflict", "rejected"]
+    status: Literal["accepted", "duplicate", "conflict", "rejected", "forgotten"]
     seq: int | None = Field(description="The commit that holds it; null when that is not known yet (Kafka), or it was rejected.")
     reason: str | None = Field(description="Why it was not accepted.")
 
@@ -30,6 +30,26 @@ class IngestAnswer(BaseModel):
     )
     events: list[EventOut]
     seq: int | None = Field(description="The last commit that holds one of them; null when that is not known yet.")
+
+
+class ForgetOut(BaseModel):
+    """What forgetting took out of a tree."""
+
+    tree: str
+    seq: int = Field(description="The commit with which all of it was gone.")
+    forgotten: int = Field(description="Events that were in the tree.")
+    unknown: int = Field(description="Events that had not come; they are not taken when they come.")
+    already: int = Field(description="Events that had been forgotten before.")
+    leaves: int
+    summaries_gone: int = Field(description="Summaries that nothing was left below.")
+    summaries_remade: int = Field(description="Summaries that stay, and are made anew of what is left below them.")
+
+
+class ForgetSent(BaseModel):
+    """What Kafka has."""
+
+    tree: str
+    forgets: list[str] = Field(description="Ids of the messages on the topic.")
 
 
 class SpeakerOut(BaseModel):
@@ -307,6 +327,8 @@ class CommitOut(BaseModel):
     created: list[MadeOut]
     moved: list[MadeOut]
     rewritten: list[str] = Field(description="Summaries that got a new text.")
+    removed: list[str] = Field(description="Nodes that went.")
+    forgotten: list[str] = Field(description="Events that were forgotten, by their ids.")
 
 
 class CommitsOut(BaseModel):

@@ -180,7 +180,7 @@ class _Bulk:
                 await self._put(records, places)
                 records, places = [], []
         await self._put(records, places)
-        totals = {status: self._counts[status] for status in ("accepted", "duplicate", "conflict", "rejected")}
+        totals = {status: self._counts[status] for status in ("accepted", "duplicate", "conflict", "rejected", "forgotten")}
         self._answer.append(orjson.dumps({"complete": True, "lines": count, **totals, "seq": self._seq or None}))
         return Response(b"\n".join(self._answer) + b"\n", 202, media_type="application/x-ndjson")
 

@@ -73,6 +73,16 @@ class ContextRequest(Asking):
     )
 
 
+class ForgetRequest(_Request):
+    """What is to be forgotten; exactly one of the three."""
+
+    events: list[Annotated[Text, Field(min_length=1, max_length=256)]] | None = Field(
+        None, min_length=1, description="Ids of turns, documents or feedback.", examples=[["t-981"]]
+    )
+    conversation: Text | None = Field(None, min_length=1, max_length=1024, description="Whose turns go.")
+    before: Text | None = Field(None, max_length=64, description="What was said or published before this time goes, ISO 8601.")
+
+
 class _RecordIn(BaseModel):
     model_config = ConfigDict(extra="allow")
     id: str = Field(min_length=1, max_length=256, description="Yours; makes the record idempotent within its tree.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 import structlog
@@ -15,7 +16,7 @@ from memory.model import EventId, Node, NodeId, TreeId, TreeInfo
 from memory.ports.index import Scope
 from memory.ports.store import Receipt
 from memory.records import Feedback, Record
-from memory.results import EventResult, SearchAnswer, TreeReport
+from memory.results import EventResult, ForgetReport, SearchAnswer, TreeReport
 from memory.service.history import EventRoute, History
 from memory.service.outline import Outline
 from memory.service.query import Context
@@ -90,6 +91,12 @@ class Service:
         """
         await self.memory.parts.weighing.require(tree)
         return await self.writer.feedback(tree, feedback)
+
+    async def forget(
+        self, tree: TreeId, *, events: Sequence[str] = (), conversation: str | None = None, before: datetime | None = None
+    ) -> ForgetReport | Sequence[str]:
+        """Forget, or have it forgotten; see `Writer.forget`."""
+        return await self.writer.forget(tree, events=events, conversation=conversation, before=before)
 
     # ------------------------------------------------------------------------------------------------------------ reading
 
@@ -206,10 +213,7 @@ class Service:
         Raises:
             Problem: the tree does not have it.
         """
-        receipt = (await self.store.receipts(tree, [event])).get(event)
-        if receipt is None:
-            await self.store.tree(tree)
-            raise _no_event(tree, event)
+        receipt = await self._receipt(tree, event)
         return receipt, await self.store.nodes(tree, receipt.leaves)
 
     async def route(self, tree: TreeId, event: EventId) -> EventRoute:
@@ -219,11 +223,21 @@ class Service:
         Raises:
             Problem: the tree does not have it.
         """
+        await self._receipt(tree, event)
         found = await self._history.route(tree, event)
         if found is None:
             await self.store.tree(tree)
             raise _no_event(tree, event)
         return found
+
+    async def _receipt(self, tree: TreeId, event: EventId) -> Receipt:
+        receipt = (await self.store.receipts(tree, [event])).get(event)
+        if receipt is None:
+            await self.store.tree(tree)
+            raise _no_event(tree, event)
+        if receipt.forgotten:
+            raise _no_event(tree, event, forgotten=True)
+        return receipt
 
     async def would_go(self, tree: TreeId, text: str) -> Sequence[Decision]:
         """How a text would be placed now; nothing while the embedding model is away."""
@@ -255,5 +269,5 @@ class Service:
         return found
 
 
-def _no_event(tree: TreeId, event: EventId) -> Problem:
-    return Problem("event-not-found", f"tree {tree!r} has no event {event[:100]!r}")
+def _no_event(tree: TreeId, event: EventId, *, forgotten: bool = False) -> Problem:
+    return Problem("event-not-found", f"tree {tree!r} has {'forgotten' if forgotten else 'no'} event {event[:100]!r}")

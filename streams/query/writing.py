@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 
 import structlog
 
 from memory.errors import BanyanError
 from memory.facade import LocalMemory
 from memory.model import EventId, TreeId
-from memory.records import Feedback, Record
-from memory.results import EventResult, EventStatus
+from memory.records import Feedback, Forget, Record
+from memory.results import EventResult, EventStatus, ForgetReport
 from streams.broker import Broker, BrokerUnavailableError, open_admin
 from streams.producing import Message, Producer
 from streams.record_messages import message_of
@@ -55,6 +57,21 @@ class Writer(ABC):
             TransientError: it is not, or not all; the same call may be repeated.
         """
 
+    @abstractmethod
+    async def forget(
+        self, tree: TreeId, *, events: Sequence[str] = (), conversation: str | None = None, before: datetime | None = None
+    ) -> ForgetReport | Sequence[str]:
+        """
+        Forget events, a conversation, or what was before a time: exactly one of these is given.
+
+        Returns:
+            What went, or where that is known later the ids of the messages that ask for it, which are safe.
+
+        Raises:
+            TransientError: it is not done, or not known to be; the same call may be repeated.
+            TreeNotFoundError: there is no such tree, as far as that is known here.
+        """
+
     def missing(self) -> dict[str, str]:
         """What is away that records need, with the kind of error."""
         return {}
@@ -88,6 +105,12 @@ class DirectWriter(Writer):
     async def feedback(self, tree: TreeId, feedback: Sequence[Feedback]) -> list[EventResult]:
         """See `Writer.feedback`."""
         return await self._memory.parts.weighing.take(tree, feedback)
+
+    async def forget(
+        self, tree: TreeId, *, events: Sequence[str] = (), conversation: str | None = None, before: datetime | None = None
+    ) -> ForgetReport:
+        """See `Writer.forget`."""
+        return await self._memory.forget(tree, events=events, conversation=conversation, before=before)
 
 
 async def _demand(broker: Broker, names: Sequence[str]) -> None:
@@ -126,7 +149,8 @@ class KafkaWriter(Writer):
         self._limit = limit
         self._make = make
         self._demand = demand
-        self._takes_feedback = False
+        self._found: set[str] = set()
+        """Topics that are there, of those that are not looked for now and then."""
         self._producer: Producer | None = None
         self._starting = asyncio.Lock()
         self._away: BanyanError | None = BrokerUnavailableError("Kafka was not asked yet")
@@ -148,31 +172,44 @@ class KafkaWriter(Writer):
 
     async def feedback(self, tree: TreeId, feedback: Sequence[Feedback]) -> list[EventResult]:
         """See `Writer.feedback`."""
-        self._let_through()
-        await self._find_feedback_topic()
+        await self._find(self._topics.feedback.name)
         return await self._put(tree, feedback)
 
-    async def _find_feedback_topic(self) -> None:
+    async def forget(
+        self, tree: TreeId, *, events: Sequence[str] = (), conversation: str | None = None, before: datetime | None = None
+    ) -> Sequence[str]:
+        """See `Writer.forget`."""
+        await self._find(self._topics.forgets.name)
+        at = datetime.now(UTC)
+        named: Sequence[str | None] = events or (None,)
+        forgets = [
+            Forget(tree=tree, id=f"forget-{uuid.uuid4()}", event=event, conversation=conversation, before=before, at=at)
+            for event in named
+        ]
+        return [each.id for each in await self._put(tree, forgets)]
+
+    async def _find(self, topic: str) -> None:
         """
-        Make sure of the topic, once: an installation from before there was feedback is no reason to refuse turns and documents.
+        Make sure of a topic, once: an installation from before there was feedback is no reason to refuse turns and documents.
 
         Raises:
             TransientError: it is not there, or Kafka is away.
         """
-        if self._takes_feedback:
+        self._let_through()
+        if topic in self._found:
             return
         try:
             async with asyncio.timeout(self._limit):
-                await self._demand(self._broker, [self._topics.feedback.name])
+                await self._demand(self._broker, [topic])
         except TimeoutError as error:
             raise BrokerUnavailableError(f"Kafka said nothing within {self._limit:g} s", retry_after=LOOK_AGAIN) from error
-        self._takes_feedback = True
+        self._found.add(topic)
 
     def _let_through(self) -> None:
         if self._away is not None and time.monotonic() - self._since < REFUSE_FOR:
             raise BrokerUnavailableError("Kafka is away", retry_after=LOOK_AGAIN)
 
-    async def _put(self, tree: TreeId, given: Sequence[Record | Feedback]) -> list[EventResult]:
+    async def _put(self, tree: TreeId, given: Sequence[Record | Feedback | Forget]) -> list[EventResult]:
         self._let_through()
         messages = [message_of(self._topics, each) for each in given]
         # Not cancelled with the request: what is half sent is sent, and a second attempt does no harm.

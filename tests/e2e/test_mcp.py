@@ -37,7 +37,7 @@ async def started(*arguments: str, mode: str = "auto", errors: Path | None = Non
         env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
     )
     with (errors or Path(os.devnull)).open("w") as log:
-        async with Client(stdio_client(parameters, errlog=log), mode=mode, read_timeout_seconds=60) as client:
+        async with Client(stdio_client(parameters, errlog=log), mode=mode, read_timeout_seconds=180) as client:
             yield client
 
 
@@ -59,8 +59,8 @@ def listening(banyan: Banyan, *arguments: str, **variables: str) -> Iterator[tup
 async def connected(url: str, key: str | None = None, mode: str = "auto") -> AsyncIterator[Client]:
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=60) as http,
-        Client(streamable_http_client(url, http_client=http), mode=mode, read_timeout_seconds=60) as client,
+        httpx2.AsyncClient(headers=headers, timeout=180) as http,
+        Client(streamable_http_client(url, http_client=http), mode=mode, read_timeout_seconds=180) as client,
     ):
         yield client
 
@@ -99,13 +99,18 @@ async def remember_and_recall(client: Client, tree: str) -> None:
     assert seen["texts"] == 2
     assert "The harbour tunnel" in seen["outline"]
     assert tree in (await call(client, "trees"))["trees"]
+    gone = await call(client, "forget", tree=tree, ids=["d1", "never"])
+    assert (gone["forgotten"], gone["unknown"], gone["already"]) == (1, 1, 0)
+    assert "tunnel" not in str(await call(client, "recall", tree=tree, query="tunnel"))
+    assert "was forgotten" in await refused(client, "remember", tree=tree, text="The harbour tunnel opens in June.", id="d1")
     assert "`remember` makes one" in await refused(client, "recall", tree="nobody", query="x")
 
 
 async def test_over_standard_input_and_output_on_a_folder(banyan: Banyan) -> None:
     log = banyan.folder / "log"
     async with started(errors=log, BANYAN_LOG_LEVEL="debug") as client:
-        assert [tool.name for tool in (await client.list_tools()).tools] == ["remember", "recall", "context", "overview", "trees"]
+        names = [tool.name for tool in (await client.list_tools()).tools]
+        assert names == ["remember", "forget", "recall", "context", "overview", "trees"]
         await remember_and_recall(client, "user-1")
     assert (await asyncio.to_thread(banyan.shell, "check", "user-1")).code == 0
     assert "Traceback" not in log.read_text()
@@ -124,7 +129,7 @@ async def test_over_http_on_a_folder_for_this_machine_alone(banyan: Banyan) -> N
             large = await stranger.post(url, content=b" " * 1_100_000, headers={"Content-Type": "application/json"})
             assert large.status_code == 413
         process.send_signal(signal.SIGTERM)
-        out, err = await asyncio.to_thread(process.communicate, timeout=60)
+        out, err = await asyncio.to_thread(process.communicate, timeout=180)
     assert (process.returncode, out) == (0, b"")
     assert b"Traceback" not in err
 
@@ -151,7 +156,7 @@ async def test_keys_open_their_trees_alone(banyan: Banyan) -> None:
             assert (await call(client, "recall", tree="user-1", query="flat"))["hits"]
             assert (await call(client, "trees"))["trees"] == ["user-1"]
         process.send_signal(signal.SIGTERM)
-        _, err = await asyncio.to_thread(process.communicate, timeout=60)
+        _, err = await asyncio.to_thread(process.communicate, timeout=180)
     assert writer.encode() not in err
 
 
@@ -199,7 +204,7 @@ def test_a_signal_ends_it_though_the_host_keeps_its_input_open(banyan: Banyan) -
     )
     process.send_signal(signal.SIGTERM)
     out = process.stdout.read()
-    assert (process.wait(60), out) == (0, b"")
+    assert (process.wait(180), out) == (0, b"")
     process.communicate()
 
 

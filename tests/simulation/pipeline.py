@@ -49,6 +49,7 @@ from streams.topics import record_key, topics
 from streams.workers.jobs import TakenJobs
 from streams.workers.summaries import _consume as consume_jobs
 from streams.workers.waiting import Waiting
+from tests.fakes.erasures import erasing
 from tests.fakes.virtual_time import LoopClock, run_virtually
 from tests.fakes.world import TREE, turn
 from tests.simulation.broker import Group, Member, Place, SimulatedBroker, SimulatedProducer
@@ -304,7 +305,8 @@ class WorkerLife(Life):
         )
         weighing = Weighing(store=world.store, clock=world.clock)
         opinions = Opinions(weighing=weighing, dead=dead, retry=batches.retry, log=simulation.log)
-        return Ingesting(batches, opinions, world.views, AsyncExitStack())
+        erasures = erasing(world, jobs=jobs, dead=dead, retry=batches.retry, log=simulation.log)
+        return Ingesting(batches, opinions, erasures, world.views, AsyncExitStack())
 
     async def _summarizing(self, settings: Settings) -> Summarizing:
         simulation, world = self.simulation, self.world

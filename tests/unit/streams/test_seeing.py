@@ -35,6 +35,7 @@ from streams.settings import load
 from streams.spending import spend
 from streams.workers.jobs import Message, TakenJobs
 from tests.fakes.embedder import EmbedderFault, FakeEmbedder
+from tests.fakes.erasures import erasing
 from tests.fakes.labels import FakeLabels
 from tests.fakes.producer import FakeProducer
 from tests.fakes.virtual_time import LoopClock
@@ -69,7 +70,8 @@ def ingesting(world: World, labels: FakeLabels | None = None) -> Ingesting:
     dead = DeadLetters(producer, "dead", world.clock)
     batches = Batches(ingest=ingest, store=world.store, jobs=jobs, dead=dead, clock=world.clock, limits=LIMITS, log=LOG)
     opinions = Opinions(weighing=world.weighing, dead=dead, retry=batches.retry, log=LOG)
-    return Ingesting(batches, opinions, world.views, AsyncExitStack())
+    erasures = erasing(world, jobs=jobs, dead=dead, retry=batches.retry, log=LOG)
+    return Ingesting(batches, opinions, erasures, world.views, AsyncExitStack())
 
 
 def record(number: int, *, tree: str = "t", text: str = PRIVATE) -> Delivery:
