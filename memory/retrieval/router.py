@@ -124,7 +124,7 @@ class GranularityRouter(Strategy):
         """
         if question.scope.leaves_only:
             raise QueryError("router cannot filter by speaker, conversation, source, time or metadata; use hybrid or collapsed")
-        units = await self._units(question.tree)
+        units = await self.units(question.tree)
         if not units.ids:
             return Ranking(ranked=(), seq=units.seq)
         recipe = self._recipe
@@ -155,7 +155,8 @@ class GranularityRouter(Strategy):
         trace = (f"weights: {named}", f"walks from {np.count_nonzero(start)} of {len(start)} units") if question.explain else ()
         return Ranking(ranked=ranked, seq=units.seq, trace=trace)
 
-    async def _units(self, tree: TreeId) -> Units:
+    async def units(self, tree: TreeId) -> Units:
+        """The units of a tree as it is now; valid until the next call."""
         async with self._views.hold(tree) as view:
             units = self._kept.get(tree)
             if units is None or not units.follow(view):
