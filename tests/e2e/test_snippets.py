@@ -30,7 +30,7 @@ def path(banyan: Banyan, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = banyan.folder / "bin"
     folder.mkdir()
     command = folder / "banyan"
-    command.write_text(f'#!/bin/sh\nBANYAN_EMBEDDER=hashing PYTHONPATH={ROOT} exec {sys.executable} -m streams.cli "$@"\n')
+    command.write_text(f'#!/bin/sh\nBANYAN_EMBEDDER=hashing PYTHONPATH="{ROOT}" exec "{sys.executable}" -m streams.cli "$@"\n')
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.delenv("BANYAN_STORE")
@@ -41,7 +41,7 @@ def shell(*commands: str, **variables: str) -> str:
     """Run commands as a person types them; all must do what they are to do."""
     script = "\n".join(["set -e", *commands])
     ran = subprocess.run(
-        ["bash", "-c", script], capture_output=True, text=True, timeout=120, env={**os.environ, **variables}, check=False
+        ["bash", "-c", script], capture_output=True, text=True, timeout=240, env={**os.environ, **variables}, check=False
     )
     assert ran.returncode == 0, f"{script}\n{ran.stdout}\n{ran.stderr}"
     return ran.stdout
