@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from memory.errors import EmbedderError, RecordError
+from memory.errors import EmbedderError, RecordError, TransientError
 from memory.model import ROOT, EventId, NodeId, TreeId, TreeInfo
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
@@ -365,6 +365,7 @@ class LocalMemory:
         try:
             info = await self._parts.transfer.import_(lines, tree=tree, model=self._parts.embedder.model)
             await requeue_dirty(self._parts.store, self._parts.jobs, [info.id])
+            await self._parts.forgetting.finish(info.id)
         finally:
             if summarizing:
                 self._parts.pool.start()
@@ -379,8 +380,12 @@ class LocalMemory:
 
     async def start_summaries(self) -> None:
         """Start the pool, with what an earlier process left behind."""
-        trees = [info.id for info in await self._parts.store.trees()]
-        await requeue_dirty(self._parts.store, self._parts.jobs, trees)
+        trees = await self._parts.store.trees()
+        await requeue_dirty(self._parts.store, self._parts.jobs, [info.id for info in trees])
+        for info in trees:
+            if info.redacted < info.floor:
+                with suppress(TransientError):  # it is done with what is forgotten next
+                    await self._parts.forgetting.finish(info.id)
         self._parts.pool.start()
 
     async def fresh(

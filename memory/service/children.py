@@ -22,7 +22,7 @@ from memory.service.gathering import Work
 CHILDREN_MAX = 1_000
 """Children that are read of one node; structures that are summarized this way have far fewer."""
 TEXTS_MAX = 1_000
-"""Children whose texts are taken in; of more, every second, or third, and so on."""
+"""Texts that a summary is made anew of; of more, every second, or third, and so on."""
 ANSWERS_MAX = 4_096
 ANSWER_CHARACTERS_MAX = 8_000_000
 """Over all that are remembered."""
@@ -54,28 +54,58 @@ async def gather_children(store: TreeStore, tree: TreeId, node: Node, waiting: S
     Raises:
         NotReady: a child has something pending.
     """
-    return await _work(store, tree, node, await store.children(tree, node.id, limit=CHILDREN_MAX), waiting)
+    children = await store.children(tree, node.id, limit=CHILDREN_MAX)
+    if pending := [child.id for child in children if child.pending]:
+        raise NotReady(pending)
+    vectors = await store.nodes(tree, [child.id for child in children], vectors=True)
+    means: list[tuple[Vector, float, int]] = []
+    for child in children:
+        found = vectors.get(child.id)
+        if found is not None and found.vector is not None:
+            means.append((found.vector, child.cohesion, max(1, child.descendants)))
+    texts = tuple(attributed_text(child.item) if child.item is not None else child.text for child in children)
+    return Work(texts, "", 0, tuple(means), waiting[-1].mark, len(waiting), left=node.pending > len(waiting))
 
 
 async def gather_anew(store: TreeStore, tree: TreeId, node: Node, waiting: Sequence[Contribution]) -> Work:
     """
-    All children's texts, in time order, for a summary that lost what it was made of when something below it was forgotten.
+    All that is left below a summary which lost what it was made of, because something there was forgotten.
 
-    A summary that is the only child says nothing of its own: its children are taken instead.
+    That is what its children say, and the items that are not in what they say yet; no child need be up to date, as long as it is
+    not to be made anew itself. A summary that is an only child says nothing of its own: its children are taken instead.
 
     Args:
         store: of the tree.
         tree: which.
         node: to be summarized.
-        waiting: all its contributions, read before this call.
+        waiting: all its contributions, at least one, read before this call.
 
     Raises:
-        NotReady: a child has something pending.
+        NotReady: a child is to be made anew first.
     """
     children = await _every_child(store, tree, node.id)
     while len(children) == 1 and children[0].kind is NodeKind.SUMMARY:
         children = await _every_child(store, tree, children[0].id)
-    return await _work(store, tree, node, children, waiting)
+    if lost := [child.id for child in children if lost_its_sources(child)]:
+        raise NotReady(lost)
+    said = [child for child in children if child.kind is NodeKind.LEAF or child.covered]
+    unsaid: dict[NodeId, None] = {}
+    for child in children:
+        if child.pending:
+            found = await store.contributions(tree, child.id, limit=child.pending)
+            unsaid.update(dict.fromkeys(one.leaf for one in found))
+    vectors = await store.nodes(tree, [*(child.id for child in said), *unsaid], vectors=True)
+    sources = [vectors[name] for name in (*(child.id for child in said), *unsaid) if name in vectors]
+    means = tuple((one.vector, one.cohesion, max(1, one.covered)) for one in sources if one.vector is not None)
+    # Of very many, some from everywhere: what is asked of a model for one summary has to end.
+    step = -(-len(sources) // TEXTS_MAX) or 1
+    texts = tuple(attributed_text(one.item) if one.item is not None else one.text for one in sources[::step])
+    return Work(texts, "", 0, means, waiting[-1].mark, len(waiting), left=node.pending > len(waiting))
+
+
+def lost_its_sources(node: Node) -> bool:
+    """Whether a summary is to be made anew: what it covered before is not in its text, which is provisional."""
+    return node.provisional and node.covered > 0
 
 
 async def _every_child(store: TreeStore, tree: TreeId, node: NodeId) -> list[Node]:
@@ -85,21 +115,6 @@ async def _every_child(store: TreeStore, tree: TreeId, node: NodeId) -> list[Nod
         if len(page) < CHILDREN_MAX:
             break
     return found
-
-
-async def _work(store: TreeStore, tree: TreeId, node: Node, children: Sequence[Node], waiting: Sequence[Contribution]) -> Work:
-    if pending := [child.id for child in children if child.pending]:
-        raise NotReady(pending)
-    vectors = await store.nodes(tree, [child.id for child in children], vectors=True)
-    means: list[tuple[Vector, float, int]] = []
-    for child in children:
-        found = vectors.get(child.id)
-        if found is not None and found.vector is not None:
-            means.append((found.vector, child.cohesion, max(1, child.descendants)))
-    # Of very many, some from everywhere: what is asked of a model for one summary has to end.
-    step = -(-len(children) // TEXTS_MAX) or 1
-    texts = tuple(attributed_text(child.item) if child.item is not None else child.text for child in children[::step])
-    return Work(texts, "", 0, tuple(means), waiting[-1].mark, len(waiting), left=node.pending > len(waiting))
 
 
 class Answers:

@@ -24,6 +24,7 @@ from memory.results import ForgetReport
 from memory.service.finishing import finished
 from memory.service.indexing import Indexing
 from memory.service.known import KnownStructures
+from memory.service.reindexing import aside_of
 from memory.service.remnants import PlannedRemoval, Remnants
 from memory.service.views import Views
 
@@ -144,9 +145,11 @@ class Forgetting:
                     # What this commit itself says of those that stay is made of what was left.
                     nodes.update((step.node, entry.seq - 1) for step in entry.steps if isinstance(step, Rewrite))
             after = entries[-1].seq
-        if self._indexing is not None:
+        if self._indexing is not None and self._index is not None:
             await self._indexing.catch_up(tree)
-        if self._index is not None:
+            if await self._index.covered(aside_of(tree)):
+                # One that is being made anew, or was left half made, goes back to its beginning.
+                await self._index.drop(aside_of(tree))
             await self._index.expunge(tree)
         await self._store.redact(tree, nodes, to=info.floor)
 

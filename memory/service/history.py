@@ -116,13 +116,19 @@ class History:
         Where an event's leaves went, and what was compared on the way; None when the tree does not have the event.
 
         Raises:
-            QueryError: the tree was too large then to be looked at again.
+            QueryError: the tree was too large then to be looked at again, or something was forgotten since.
             TreeNotFoundError: no such tree.
         """
         receipt = (await self._store.receipts(tree, [event])).get(event)
-        if receipt is None:
+        if receipt is None or receipt.forgotten:
             return None
-        structure = registry.of(await self._store.tree(tree))
+        info = await self._store.tree(tree)
+        structure = registry.of(info)
+        if receipt.seq <= info.floor:
+            raise QueryError(
+                f"event {event!r} came with commit {receipt.seq:,}; what it was compared with is gone since commit {info.floor:,}, "
+                "with which something was forgotten"
+            )
         async with self._trees.setdefault(tree, asyncio.Lock()), self._some:
             view = await self._view(tree, receipt.seq - 1)
             [entry] = await self._read(tree, view.seq, receipt.seq)
@@ -134,7 +140,8 @@ class History:
     async def _view(self, tree: TreeId, seq: int) -> View:
         """The view as it was after a commit; `_last` while nobody changes it."""
         last, self._last = self._last, None
-        if last is not None and last[0] == tree and last[1].seq <= seq and await self._is_of(tree, last[1].seq, last[2]):
+        floor = (await self._store.tree(tree)).floor
+        if last is not None and last[0] == tree and floor <= last[1].seq <= seq and await self._is_of(tree, last[1].seq, last[2]):
             view = last[1]
             self._last = last
         else:

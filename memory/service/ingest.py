@@ -81,6 +81,7 @@ class Ingest:
         self._committing = Committing(
             store=store, leases=leases, jobs=jobs, clock=clock, views=views, settings=settings, stages=self.stages
         )
+        views.on_gone(self._committing.forget)
 
     @property
     def counters(self) -> IngestCounters:

@@ -138,7 +138,7 @@ def known_labels(view: View) -> list[Labels]:
             for trace in reversed(view.branches[category].ids):
                 looked += 1
                 labels = tuple(view.attributes.get(node, {}).get(LABEL) for node in (domain, category, trace))
-                if all(isinstance(each, str) for each in labels):
+                if all(each and isinstance(each, str) for each in labels):
                     found.append((str(labels[0]), str(labels[1]), str(labels[2])))
                 if len(found) >= KNOWN_MAX or looked >= LOOKED_MAX:
                     return found

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Self
 
-from memory.changes import Create, LogEntry, Move
+from memory.changes import Create, LogEntry, Move, Remove
 from memory.model import ROOT, NodeId, NodeKind, TreeId
 
 NODE_BYTES = 120
@@ -54,6 +54,9 @@ class Outline:
                         self.summaries.add(step.id)
                 elif isinstance(step, Move):
                     self.parents[step.node] = step.parent
+                elif isinstance(step, Remove):
+                    del self.parents[step.node]
+                    self.summaries.discard(step.node)
             self.seq, self.at = entry.seq, entry.at
 
     def children(self) -> dict[NodeId, list[NodeId]]:

@@ -86,7 +86,7 @@ class Reindexing:
             StoreBusyError: another process is making it anew, the tree grows faster than its index can be made, or the store gives
                 less than it should have.
         """
-        aside = _aside(tree)
+        aside = aside_of(tree)
         info = await self._store.tree(tree)
         if not await self._index.take_turn(aside, seconds=TURN):
             raise StoreBusyError(f"another process is making the index of tree {tree!r} anew", retry_after=TURN)
@@ -235,7 +235,7 @@ class _Aside(NodeIndex):
         self._index = index
 
     async def covered(self, tree: TreeId) -> int:
-        return await self._index.covered(_aside(tree))
+        return await self._index.covered(aside_of(tree))
 
     async def update(
         self,
@@ -247,32 +247,36 @@ class _Aside(NodeIndex):
         removes: Sequence[NodeId] = (),
         stamp: str = "",
     ) -> bool:
-        return await self._index.update(_aside(tree), after=after, seq=seq, upserts=upserts, removes=removes, stamp=stamp)
+        return await self._index.update(aside_of(tree), after=after, seq=seq, upserts=upserts, removes=removes, stamp=stamp)
 
     async def stamp(self, tree: TreeId) -> str:
-        return await self._index.stamp(_aside(tree))
+        return await self._index.stamp(aside_of(tree))
 
     async def search(self, tree: TreeId, query: IndexQuery) -> IndexAnswer:
-        return await self._index.search(_aside(tree), query)
+        return await self._index.search(aside_of(tree), query)
 
     async def score(self, tree: TreeId, query: IndexQuery, nodes: Sequence[NodeId]) -> Sequence[Candidate]:
-        return await self._index.score(_aside(tree), query, nodes)
+        return await self._index.score(aside_of(tree), query, nodes)
 
     async def speakers(self, tree: TreeId, *, limit: int) -> frozenset[str]:
-        return await self._index.speakers(_aside(tree), limit=limit)
+        return await self._index.speakers(aside_of(tree), limit=limit)
 
     async def size(self, tree: TreeId) -> int:
-        return await self._index.size(_aside(tree))
+        return await self._index.size(aside_of(tree))
 
     async def adopt(self, tree: TreeId, made: TreeId) -> bool:
-        return await self._index.adopt(_aside(tree), made)
+        return await self._index.adopt(aside_of(tree), made)
+
+    async def expunge(self, tree: TreeId) -> None:
+        await self._index.expunge(aside_of(tree))
 
     async def drop(self, tree: TreeId) -> None:
-        await self._index.drop(_aside(tree))
+        await self._index.drop(aside_of(tree))
 
     async def close(self) -> None:
         """It is another's to close."""
 
 
-def _aside(tree: TreeId) -> TreeId:
+def aside_of(tree: TreeId) -> TreeId:
+    """Under which name a tree's index is made anew."""
     return TreeId(tree + ASIDE)

@@ -31,7 +31,7 @@ from memory.ports.keywords import KeywordExtractor
 from memory.ports.leases import PathLeases
 from memory.ports.store import Applied, Contribution, Seen, Stale, TreeStore
 from memory.ports.summarizer import Summarizer, Summary, SummaryRequest, within_budget
-from memory.service.children import Answers, gather_anew, gather_children
+from memory.service.children import Answers, gather_anew, gather_children, lost_its_sources
 from memory.service.embedding import embed
 from memory.service.gathering import CONTRIBUTIONS_PER_READ, Work, gather
 from memory.service.granularities import NO_KEYWORDS, joined, parted, transcript
@@ -141,7 +141,7 @@ class Summarize:
             found = (await self._store.nodes(tree, [node], vectors=True)).get(node)
             if found is None or found.kind is not NodeKind.SUMMARY or found.pending == 0:
                 return JobOutcome.FRESH
-            anew = found.provisional and found.covered > 0
+            anew = lost_its_sources(found)
             limit = found.pending if anew else CONTRIBUTIONS_PER_READ
             waiting = await self._store.contributions(tree, node, limit=max(limit, CONTRIBUTIONS_PER_READ))
             if not waiting:

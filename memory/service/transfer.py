@@ -42,6 +42,8 @@ from memory.structures import registry
 T = TypeVar("T")
 
 FORMAT = 1
+FORGOTTEN = Item(event_id=EventId("forgotten"), text="forgotten")
+"""Stands for the item of a leaf that was forgotten, until the import comes to the commit that removes the leaf."""
 LOG_PER_READ = 200
 
 
@@ -101,6 +103,7 @@ class CommitLine(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     steps: tuple[StepLine, ...]
     events: tuple[EventLine, ...] = ()
+    forgets: tuple[str, ...] = ()
 
 
 _encode = msgspec.json.Encoder().encode
@@ -168,7 +171,7 @@ class Transfer:
             for event in entry.events
             if event in receipts
         )
-        return _line(CommitLine(seq=entry.seq, at=entry.at, steps=steps, events=events))
+        return _line(CommitLine(seq=entry.seq, at=entry.at, steps=steps, events=events, forgets=entry.forgets))
 
     async def import_(
         self, lines: AsyncIterator[bytes] | Iterable[bytes], *, tree: str | None = None, model: EmbeddingModel
@@ -203,7 +206,7 @@ class Transfer:
         )
         registry.of(wanted)  # a tree that no structure can read is not made
         info = await self._store.create_tree(wanted)
-        if replace(info, seq=0) != wanted:
+        if replace(info, seq=0, floor=0, redacted=0) != wanted:
             raise TreeMismatchError(
                 f"tree {name!r} exists and was made another time, or in another way, than the file's; import under another name"
             )
@@ -247,7 +250,8 @@ class Transfer:
                 )
                 for event in commit.events
             )
-            outcome = await self._store.apply(ChangeSet(tree=tree, steps=steps, events=events, at=commit.at))
+            forgets = tuple(map(EventId, commit.forgets))
+            outcome = await self._store.apply(ChangeSet(tree=tree, steps=steps, events=events, forgets=forgets, at=commit.at))
         except (ValueError, KeyError, OverflowError) as error:
             raise RecordError("steps", f"line {number}: {error}") from error
         if isinstance(outcome, Stale) and outcome.seq == commit.seq - 1:
@@ -317,7 +321,7 @@ def _step_line(step: Step, nodes: dict[NodeId, Node], seq: int, last: dict[NodeI
                 cohesion=step.cohesion,
                 provisional=step.provisional,
                 text=text,
-                item=node.item if node is not None else None,
+                item=(node.item if node is not None else FORGOTTEN) if leaf else None,
                 attributes=dict(step.attributes),
                 above=step.above or "",
             )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
-from memory.model import TreeId
+from memory.model import NodeId, TreeId
 from memory.ports.store import TreeStore
 from memory.tree.view import View
 
@@ -46,6 +46,11 @@ class Views:
         self._kept: OrderedDict[TreeId, _Kept] = OrderedDict()
         self._bytes = 0
         self._locks: WeakValueDictionary[TreeId, asyncio.Lock] = WeakValueDictionary()
+        self._listeners: list[Callable[[TreeId, Sequence[NodeId]], None]] = []
+
+    def on_gone(self, call: Callable[[TreeId, Sequence[NodeId]], None]) -> None:
+        """Have `call` told of nodes that a view has lost, whoever removed them: what is kept of them is to go."""
+        self._listeners.append(call)
 
     def __len__(self) -> int:
         """Views kept that nobody holds."""
@@ -97,6 +102,10 @@ class Views:
                 break
 
     def _keep(self, tree: TreeId, view: View, before: _Kept | None, losses: int) -> None:
+        if view.gone:
+            gone, view.gone = view.gone, []
+            for listener in self._listeners:
+                listener(tree, gone)
         nodes = len(view)
         if before is not None and before.nodes <= nodes <= before.nodes + before.nodes // COUNT_AGAIN:
             kept = before

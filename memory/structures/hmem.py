@@ -17,7 +17,7 @@ similarity reaches the domains' threshold, and else begins a domain; and so on i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -39,7 +39,7 @@ LAYERS = ("domain", "category", "trace")
 """Of the summaries, from the root down; the fourth layer are the episodes. Also the names of an episode's labels."""
 LEAF_DEPTH = len(LAYERS) + 1
 LABEL = "label"
-"""Name of the attribute of a summary that a labelled item began."""
+"""Name of the attribute of a summary that a labelled item began; "", which is none, where all items of the label were forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +148,17 @@ class HMem(Structure):
         view.seq = entry.seq
         return checked, found
 
+    def attributes_left(self, view: View, node: NodeId, gone: Collection[NodeId]) -> Attributes:
+        """See `Structure.attributes_left`: a label goes with the last item that has it, for a model took it from such items."""
+        attributes = view.attributes.get(node, {})
+        branch = view.branches[node]
+        if not attributes.get(LABEL) or not 0 < branch.depth < LEAF_DEPTH:
+            return attributes
+        layer, label = LAYERS[branch.depth - 1], normalized(str(attributes[LABEL]))
+        below = (view.attributes.get(leaf, {}).get(layer) for leaf in _leaves_below(view, branch) if leaf not in gone)
+        stays = any(other is not None and normalized(str(other)) == label for other in below)
+        return attributes if stays else {**attributes, LABEL: ""}
+
     def check(self, stored: Stored) -> list[Violation]:
         """See `Structure.check`."""
         found = (*_layers(stored), *_twins(stored), *_mislabelled(stored))
@@ -226,7 +237,7 @@ def _eligible(view: View, branch: Branch, label: str | float | None) -> tuple[Se
     same: list[int] = []
     for slot, child in enumerate(branch.ids):
         other = view.attributes.get(child, {}).get(LABEL)
-        if other is None:
+        if not other:
             free.append(slot)
         elif normalized(str(other)) == wanted:
             same.append(slot)
@@ -264,6 +275,15 @@ def _begun(path: Sequence[Branch], leaf: NodeId, vector: Vector, labels: Attribu
     return steps
 
 
+def _leaves_below(view: View, branch: Branch) -> Iterator[NodeId]:
+    for child in branch.ids:
+        inner = view.branches.get(child)
+        if inner is None:
+            yield child
+        else:
+            yield from _leaves_below(view, inner)
+
+
 def _outline(step: Create) -> tuple[NodeId, NodeId, int, Attributes]:
     return step.id, step.parent, step.depth, dict(step.attributes)
 
@@ -283,7 +303,7 @@ def _twins(stored: Stored) -> _Found:
     seen: dict[tuple[NodeId | None, str], NodeId] = {}
     for node in stored.nodes.values():
         label = node.attributes.get(LABEL)
-        if label is not None:
+        if label:
             first = seen.setdefault((node.parent, normalized(str(label))), node.id)
             if first != node.id:
                 yield "one-label", node.id, f"has the label {label!r}, and so has {first} beside it"
@@ -297,5 +317,5 @@ def _mislabelled(stored: Stored) -> _Found:
         for layer in reversed(LAYERS):
             at = stored.nodes.get(at.parent) if at is not None and at.parent is not None else None
             own, other = node.attributes.get(layer), at.attributes.get(LABEL) if at is not None else None
-            if own is not None and other is not None and normalized(str(own)) != normalized(str(other)):
+            if own is not None and other and normalized(str(own)) != normalized(str(other)):
                 yield "own-label", node.id, f"belongs to the {layer} {own!r} and lies below {other!r}"

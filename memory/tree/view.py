@@ -137,6 +137,8 @@ class View:
         """The association graph: of each node that has edges, its neighbours and the edges' weights."""
         self.latest = -math.inf
         """The latest `AT` of all leaves there are: the events' own clock; minus infinity where none says its time."""
+        self.gone: list[NodeId] = []
+        """Nodes that were removed, for whoever keeps something of them; emptied by who has looked."""
         self._raised: dict[NodeId, float] = {}
         """Of the last leaves that made `latest` later, what it was before."""
 
@@ -275,6 +277,7 @@ class View:
             self.latest = time
 
     def _remove(self, step: Remove) -> None:
+        self.gone.append(step.node)
         branch = self.branches[step.parent]
         self._take(branch, step.node)
         branch.routing += 1
