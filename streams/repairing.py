@@ -2,8 +2,8 @@
 A store that has lost commits gets them back from the topics of records.
 
 Those are kept for the retention, and event ids make reading them again harmless. The records go the way that a worker's go
-(`streams.agents.batches`); what was not lost is answered as known. Summaries that were lost with their commits are pending again,
-and their jobs are sent.
+(`streams.agents`); what was not lost is answered as known. Feedback goes after what it is about. Summaries that were lost with
+their commits are pending again, and their jobs are sent.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Self
 
 from memory.errors import RecordError, SettingError, TreeNotFoundError
 from memory.model import EventId, TreeId
 from memory.ports.store import TreeStore
-from memory.records import parse_time
+from memory.records import Feedback, Record, parse_time
 from memory.results import EventStatus
 from memory.settings import IngestSettings
 from streams.agents.batches import RECORDS
 from streams.dead_letters import DeadLetters, Envelope
 from streams.deliveries import Delivery
-from streams.events import decode
+from streams.events import decode, decode_feedback
 from streams.pipelines import Ingesting
 from streams.schema_versions import check_schema
 from streams.setting_values import parse_value
@@ -61,6 +62,12 @@ class KnownLetters(DeadLetters):
         letter = DeadLetters.put(self, delivery, error, attempts=attempts, also=also)
         self.rejected[letter.error] += 1
         return letter
+
+    def unwatched(self) -> Self:
+        """Another that counts here, and whose letters say nothing about the settings."""
+        made = DeadLetters.unwatched(self)
+        made.rejected = self.rejected
+        return made
 
     async def flush(self) -> int:
         """
@@ -114,14 +121,28 @@ async def spans(reader: TopicReader, names: Sequence[str], *, start: int | datet
     return found
 
 
-async def look(store: TreeStore, deliveries: Sequence[Delivery], *, limits: IngestSettings, done: Repaired) -> None:
-    """Count what of some messages the store has, and change nothing."""
+async def look(store: TreeStore, deliveries: Sequence[Delivery], *, limits: IngestSettings, feedback: bool, done: Repaired) -> None:
+    """
+    Count what of some messages the store has, and change nothing.
+
+    Args:
+        store: looked into.
+        deliveries: the messages.
+        limits: of records.
+        feedback: whether they are feedback. Whether what it is about is there is not looked at.
+        done: is counted up.
+    """
     wanted: dict[str, set[str]] = {}
     for each in deliveries:
         done.read += 1
+        record: Record | Feedback
         try:
-            check_schema(each.headers, *RECORDS)
-            record = decode(each.value or b"", limits=limits)
+            if feedback:
+                check_schema(each.headers, Feedback.KIND)
+                record = decode_feedback(each.value or b"")
+            else:
+                check_schema(each.headers, *RECORDS)
+                record = decode(each.value or b"", limits=limits)
         except RecordError as error:
             done.rejected[error.field] += 1
             continue
@@ -148,14 +169,30 @@ async def put_back(ingesting: Ingesting, deliveries: Sequence[Delivery], done: R
     batches = ingesting.batches
     before, jobs = Counter(batches.counters.events), batches.counters.jobs
     await batches.take(deliveries)
-    new = batches.counters.events - before
+    _count(ingesting, deliveries, batches.counters.events - before, done)
+    done.jobs += batches.counters.jobs - jobs
+
+
+async def weigh_again(ingesting: Ingesting, deliveries: Sequence[Delivery], done: Repaired) -> None:
+    """
+    Put feedback into its trees as a worker does; what it is about is there by now, or is not to come.
+
+    Raises:
+        StoreDamagedError, StoreVersionError: going on is pointless.
+    """
+    opinions = ingesting.opinions
+    before = Counter(opinions.events)
+    await opinions.take(deliveries)
+    _count(ingesting, deliveries, opinions.events - before, done)
+
+
+def _count(ingesting: Ingesting, deliveries: Sequence[Delivery], new: Counter[str], done: Repaired) -> None:
     done.read += len(deliveries)
     done.missing += new[EventStatus.ACCEPTED.value]
     done.known += new[EventStatus.DUPLICATE.value] + new["forgotten"]
     done.conflicts += new[EventStatus.CONFLICT.value]
-    done.jobs += batches.counters.jobs - jobs
-    if isinstance(batches.dead, KnownLetters):
-        done.rejected = Counter(batches.dead.rejected)
+    if isinstance(ingesting.batches.dead, KnownLetters):
+        done.rejected = Counter(ingesting.batches.dead.rejected)
 
 
 async def send_pending(ingesting: Ingesting, done: Repaired, *, stop: Callable[[], bool]) -> None:

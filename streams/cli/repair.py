@@ -37,7 +37,7 @@ Examples:
     metavar="OFFSET|TIME",
     help="Where to begin: an offset, a time (ISO 8601), or how long ago (2h). [default: all]",
 )
-@click.option("--topic", "chosen", multiple=True, type=click.Choice(["turns", "documents"]), help="Only this topic.")
+@click.option("--topic", "chosen", multiple=True, type=click.Choice(["turns", "documents", "feedback"]), help="Only this topic.")
 @click.option("--partition", type=click.IntRange(0), metavar="N", help="Only this partition of each topic.")
 @click.option("--dry-run", is_flag=True, help="Only count what the store has lost; needs no model.")
 @shared_options
@@ -47,9 +47,9 @@ async def repair(start: str | None, chosen: Sequence[str], partition: int | None
     Put records again into a store that has lost commits: after a failover, a restored copy, a flush.
 
     Reads the topics of records up to where they end now and puts into their trees what is not there, as workers do; what is there
-    is recognised by its id and stays as it is. Then has every pending summary made. May run beside workers, and again. Run it with
-    the workers' settings: trees that are gone are made again with this command's model and structure. Exit code 3 when some records
-    cannot be taken.
+    is recognised by its id and stays as it is. Does the same with feedback after them, then has every pending summary made. May run
+    beside workers, and again. Run it with the workers' settings: trees that are gone are made again with this command's model and
+    structure. Exit code 3 when some records cannot be taken.
     """
     session.load()
     from streams.broker import Broker, need_kafka  # noqa: PLC0415
@@ -61,14 +61,15 @@ async def repair(start: str | None, chosen: Sequence[str], partition: int | None
     settings = session.settings
     begin = None if start is None else parse_start(start, datetime.now(UTC))
     names = topics(settings.kafka)
-    wanted = [
-        topic.name for name, topic in (("turns", names.turns), ("documents", names.documents)) if not chosen or name in chosen
-    ]
+    known = {"turns": names.turns.name, "documents": names.documents.name, "feedback": names.feedback.name}
+    wanted = [known[name] for name in chosen] or list(known.values())
     with Interrupts(session.output, _STOPPING) as interrupts:
         async with reading(Broker.of(settings), patience=settings.worker.patience.total_seconds()) as reader:
             found = await spans(reader, wanted, start=begin, partition=partition)
             _begin(session, found, begin)
-            repairing = _Repairing(session, interrupts, reader, found)
+            feedback = [span for span in found if span.topic == known["feedback"]]
+            records = [span for span in found if span not in feedback]
+            repairing = _Repairing(session, interrupts, reader, records, feedback)
             await (repairing.look() if dry_run else repairing.put_back())
     interrupted = interrupts.stop.is_set()
     _report(session, repairing.done, dry_run=dry_run, interrupted=interrupted)
@@ -78,16 +79,19 @@ async def repair(start: str | None, chosen: Sequence[str], partition: int | None
 
 
 class _Repairing:
-    """One run over the spans."""
+    """One run over the spans, those of feedback after all others: it is about what they hold."""
 
-    def __init__(self, session: Session, interrupts: Interrupts, reader: TopicReader, spans: Sequence[Span]) -> None:
+    def __init__(
+        self, session: Session, interrupts: Interrupts, reader: TopicReader, records: Sequence[Span], feedback: Sequence[Span]
+    ) -> None:
         from streams.repairing import Repaired  # noqa: PLC0415
 
         self._session = session
         self._interrupts = interrupts
         self._reader = reader
-        self._spans = spans
-        self._total = sum(span.size for span in spans)
+        self._records = records
+        self._feedback = feedback
+        self._total = sum(span.size for span in (*records, *feedback))
         self.done: Repaired = Repaired()
 
     async def look(self) -> None:
@@ -99,28 +103,30 @@ class _Repairing:
         backend = await open_backend(settings)
         try:
             with self._session.output.progress("reading", total=self._total) as progress:
-                async for batch in self._reader.messages(self._spans, batch=settings.worker.batch_records):
-                    await look(backend.store, batch, limits=settings.memory.ingest, done=self.done)
-                    progress.update(self.done.read, detail=f"{self.done.missing:,} missing")
-                    if self._interrupts.stop.is_set():
-                        return
+                for spans, feedback in ((self._records, False), (self._feedback, True)):
+                    async for batch in self._reader.messages(spans, batch=settings.worker.batch_records):
+                        await look(backend.store, batch, limits=settings.memory.ingest, feedback=feedback, done=self.done)
+                        progress.update(self.done.read, detail=f"{self.done.missing:,} missing")
+                        if self._interrupts.stop.is_set():
+                            return
         finally:
             await backend.close()
 
     async def put_back(self) -> None:
         """Put in what is missing."""
         from streams.pipelines import open_ingesting  # noqa: PLC0415
-        from streams.repairing import KnownLetters, put_back, send_pending  # noqa: PLC0415
+        from streams.repairing import KnownLetters, put_back, send_pending, weigh_again  # noqa: PLC0415
 
         settings = self._session.settings
         ingesting = await open_ingesting(settings, dead=KnownLetters, repeats=False)
         try:
             with self._session.output.progress("repairing", total=self._total) as progress:
-                async for batch in self._reader.messages(self._spans, batch=settings.worker.batch_records):
-                    await put_back(ingesting, batch, self.done)
-                    progress.update(self.done.read, detail=f"{self.done.missing:,} put back")
-                    if self._interrupts.stop.is_set():
-                        return
+                for spans, put in ((self._records, put_back), (self._feedback, weigh_again)):
+                    async for batch in self._reader.messages(spans, batch=settings.worker.batch_records):
+                        await put(ingesting, batch, self.done)
+                        progress.update(self.done.read, detail=f"{self.done.missing:,} put back")
+                        if self._interrupts.stop.is_set():
+                            return
             await send_pending(ingesting, self.done, stop=self._interrupts.stop.is_set)
         finally:
             await ingesting.close()

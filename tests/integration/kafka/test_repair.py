@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from memory.model import TreeId
+from memory.records import Feedback
 from streams.broker import Broker
 from streams.repairing import spans
 from streams.settings import Settings, load
@@ -105,6 +106,24 @@ async def test_a_store_that_is_gone_is_made_anew_and_what_cannot_be_taken_is_not
     assert (nothing["read"], nothing["put_back"]) == (0, 0)
     assert isinstance(nothing["jobs"], int)
     assert nothing["jobs"] > 0
+    assert await read(installed, topics(installed.kafka).dead_letters.name) == []
+
+
+async def test_feedback_comes_back_after_what_it_is_about_and_by_itself(installed: Settings, environment: dict[str, str]) -> None:
+    environment = environment | {"BANYAN_STRUCTURE": "hmem"}
+    verdicts = [
+        Feedback(tree=TREE, id=f"f{number}", event=event, verdict="approval", at=datetime(2026, 5, 8, tzinfo=UTC))
+        for number, event in enumerate(("e0", "e4", "never"))
+    ]
+    # Their topic has them first, and its partitions may be read first too.
+    await send(installed, verdicts)
+    await send(installed, turns(5))
+    first = banyan(environment, "repair", code=3)
+    assert (first["read"], first["put_back"], first["errors"]) == (8, 7, {"event": 1})
+    again = banyan(environment, "repair", "--topic", "feedback", code=3)
+    assert (again["read"], again["known"], again["put_back"], again["errors"]) == (3, 2, 0, {"event": 1})
+    looked = banyan(environment, "repair", "--dry-run")
+    assert (looked["read"], looked["known"], looked["missing"]) == (8, 7, 1)
     assert await read(installed, topics(installed.kafka).dead_letters.name) == []
 
 

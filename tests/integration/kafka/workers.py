@@ -19,7 +19,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from memory.errors import StoreDamagedError
 from memory.local import LocalMemory, open_local
-from memory.records import Forget, Record, Turn
+from memory.records import Feedback, Forget, Record, Turn
 from streams.bootstrap import store_file
 from streams.broker import Broker
 from streams.producing import Message, Producer
@@ -130,7 +130,7 @@ def turns(count: int, *, tree: str = "t", conversations: int = 5, first: int = 0
     ]
 
 
-async def send(settings: Settings, records: Sequence[Record | Forget]) -> None:
+async def send(settings: Settings, records: Sequence[Record | Feedback | Forget]) -> None:
     """Put records on their topics."""
     names = topics(settings.kafka)
     producer = await Producer(Broker.of(settings)).start()
