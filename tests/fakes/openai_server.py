@@ -128,6 +128,7 @@ class FakeOpenAIServer:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128  # a caller beyond the usual 5 is let in a second later
 
     def __init__(self, fake: FakeOpenAIServer) -> None:
         self.fake = fake

@@ -72,7 +72,7 @@ async def test_the_index_is_followed_behind_and_forgotten_tree_by_tree() -> None
     async with await open_local(embedder=HashingEmbedder()) as memory:
         await memory.ingest([{"tree": f"t{number}", "id": "x", "text": "Ana moved to Porto."} for number in range(5)])
         following = list(memory._indexing.values())
-        await asyncio.wait_for(asyncio.gather(*following), 10)
+        await asyncio.wait_for(asyncio.gather(*following), 120)
         await asyncio.sleep(0)
         assert memory._indexing == {}
 

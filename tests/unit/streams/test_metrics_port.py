@@ -39,7 +39,7 @@ def port(health: Health) -> Iterator[MetricsPort]:
 
 def get(port: MetricsPort, path: str, **options: Any) -> tuple[int, str]:
     try:
-        with urlopen(Request(f"http://{port.address}{path}", **options), timeout=10) as answer:
+        with urlopen(Request(f"http://{port.address}{path}", **options), timeout=60) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as error:
         with error:

@@ -27,7 +27,7 @@ async def chatting(server: FakeOpenAIServer, folder: Path, waits: list[float] | 
         if waits is not None:
             waits.append(seconds)
 
-    endpoint = Endpoint(base_url=server.base_url, timeout_s=5, attempts=3, wait_max_s=60)
+    endpoint = Endpoint(base_url=server.base_url, timeout_s=60.0, attempts=3, wait_max_s=60)
     chat = Chat(model="judge", endpoint=endpoint, replies=Replies(folder), sleep=sleep)
     try:
         yield chat

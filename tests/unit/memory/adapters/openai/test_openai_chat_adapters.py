@@ -48,7 +48,7 @@ def made(adapter: type[Adapter], server: FakeOpenAIServer, waits: list[float]) -
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    endpoint = Endpoint(api_key="sk-secret", base_url=server.base_url, timeout_s=5.0, attempts=4, wait_max_s=60.0)
+    endpoint = Endpoint(api_key="sk-secret", base_url=server.base_url, timeout_s=60.0, attempts=4, wait_max_s=60.0)
     return adapter(model="m", endpoint=endpoint, sleep=sleep)
 
 

@@ -28,7 +28,7 @@ async def no_sleep(_: float) -> None:
 def made(server: FakeOpenAIServer) -> OpenAIContextFilter:
     return OpenAIContextFilter(
         model="m",
-        endpoint=Endpoint(api_key="sk-secret", base_url=server.base_url, timeout_s=2.0),
+        endpoint=Endpoint(api_key="sk-secret", base_url=server.base_url, timeout_s=60.0),
         sleep=no_sleep,
         today=lambda: date(2026, 6, 1),
     )

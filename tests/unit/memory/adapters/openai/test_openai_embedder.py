@@ -173,6 +173,7 @@ async def test_a_request_that_is_refused_for_good_is_not_repeated(server: FakeOp
     assert len(server.requests) == 1
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("kind", ["hang", "drip"])
 async def test_a_server_that_does_not_finish_is_left(server: FakeOpenAIServer, kind: Kind) -> None:
     server.fail_next(kind, times=2)

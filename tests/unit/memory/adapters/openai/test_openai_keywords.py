@@ -26,7 +26,7 @@ async def no_sleep(_: float) -> None:
 
 def extractor(server: FakeOpenAIServer) -> OpenAIKeywords:
     return OpenAIKeywords(
-        model="m", endpoint=Endpoint(api_key="sk-secret", base_url=server.base_url, timeout_s=2.0), sleep=no_sleep
+        model="m", endpoint=Endpoint(api_key="sk-secret", base_url=server.base_url, timeout_s=60.0), sleep=no_sleep
     )
 
 

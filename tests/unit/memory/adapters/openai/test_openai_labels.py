@@ -31,7 +31,7 @@ def server() -> Iterator[FakeOpenAIServer]:
 
 
 def extractor(server: FakeOpenAIServer) -> OpenAILabels:
-    return OpenAILabels(model="m", endpoint=Endpoint(api_key="sk-secret", base_url=server.base_url, timeout_s=5.0), sleep=no_wait)
+    return OpenAILabels(model="m", endpoint=Endpoint(api_key="sk-secret", base_url=server.base_url, timeout_s=60.0), sleep=no_wait)
 
 
 async def test_each_text_gets_its_labels(server: FakeOpenAIServer) -> None:

@@ -38,7 +38,7 @@ def pages_in_journal(connection: sqlite3.Connection) -> int:
 
 
 def until(happened: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not happened():
         assert time.monotonic() < end
         time.sleep(0.001)

@@ -34,10 +34,10 @@ class Counted:
 
         def work(_: sqlite3.Connection) -> None:
             held.set()
-            assert self.gate.wait(30)
+            assert self.gate.wait(120)
 
         task = asyncio.create_task(self.thread.run(work))
-        await asyncio.to_thread(held.wait, 30)
+        await asyncio.to_thread(held.wait, 120)
         return task
 
     async def insert(self, *values: object) -> int:
