@@ -72,7 +72,15 @@ async def test_records_are_safe_in_kafka_before_they_are_acknowledged_and_reads_
 
         async def search(event: str) -> httpx.Response:
             asked = {"query": event, "wait_for": event, "wait_seconds": 20, "filter": {"kind": "leaf"}}
-            return await client.post("/v1/trees/me/search", json=asked)
+            answers: list[httpx.Response] = []
+
+            async def answered() -> bool:
+                """The worker may take longer than a question may wait."""
+                answers.append(await client.post("/v1/trees/me/search", json=asked))
+                return answers[-1].status_code != httpx.codes.PRECONDITION_FAILED
+
+            await until(answered, f"{event} did not come")
+            return answers[-1]
 
         try:
             await until(lambda: _is(put("first"), 202), "the service did not find the broker")

@@ -29,6 +29,7 @@ from tests.integration.kafka.workers import (
     turns,
     until_events,
     until_fresh,
+    wait_for,
 )
 
 pytestmark = pytest.mark.slow
@@ -143,7 +144,12 @@ async def test_killed_between_commit_and_acknowledgement(installed: Settings, wo
     assert bool(jobs_before) == (where == "after jobs")
     worker = workers("worker", "ingest")
     await until_events(installed, 50)
-    worker.until("batch")
+    # The last of the new may come before the first of those that come again.
+    wait_for(
+        lambda: sum(line.get("accepted", 0) + line.get("duplicate", 0) for line in worker.events("batch")) >= 50,
+        lambda: f"all records in {worker.log.read_text()[-2000:]}",
+        worker.process,
+    )
     again = worker.events("batch")
     assert sum(line.get("duplicate", 0) for line in again) > 0
     assert sum(line["jobs_again"] for line in again) > 0
