@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memory.model import NodeId, TreeId
-from memory.ports.index import IndexUpdate, NodeIndex
+from memory.model import NodeId, NodeKind, TreeId
+from memory.ports.index import IndexUpdate, NodeIndex, Scope
 from tests.contract.node_indexes import Opener
 from tests.fakes.index_entries import OTHER, TREE, D, about, clustered, fill, leaf, nodes, summary, summed_up
 from tests.fakes.plain_index import unit
@@ -38,6 +38,28 @@ async def test_many_small_updates_give_the_same_as_one(index: NodeIndex) -> None
     many, one = [sorted((await index.search(tree, query)).found, key=lambda c: c.node) for tree in (TREE, OTHER)]
     assert [(c.node, c.position, c.speaker, c.at) for c in many] == [(c.node, c.position, c.speaker, c.at) for c in one]
     assert [c.lexical for c in many] == pytest.approx([c.lexical for c in one], rel=1e-5)
+
+
+async def test_what_is_asked_at_the_same_time_is_answered_as_if_alone(index: NodeIndex) -> None:
+    await fill(index, clustered(300))
+    scopes = [Scope(), Scope(speaker="Ana"), Scope(kinds=frozenset({NodeKind.SUMMARY}))]
+    queries = [
+        replace(about(f"river {number}", unit(np.random.default_rng(number).standard_normal(D))), scope=scopes[number % 3])
+        for number in range(24)
+    ]
+    alone = [await index.search(TREE, query) for query in queries]
+    wrong = about(vector=unit(np.ones(D + 1)))
+    left = asyncio.create_task(index.search(TREE, queries[1]))
+    asked = [asyncio.create_task(index.search(tree, query)) for query in queries for tree in (TREE, EMPTY)]
+    refused = [asyncio.create_task(index.search(TREE, wrong)) for _ in range(3)]
+    await asyncio.sleep(0)
+    left.cancel()
+    together = (await asyncio.gather(*asked))[::2]
+    assert all(isinstance(error, ValueError) for error in await asyncio.gather(*refused, return_exceptions=True))
+    for query, one, other in zip(queries, alone, together, strict=True):
+        assert (nodes(one.found), nodes(one.around)) == (nodes(other.found), nodes(other.around)), query.scope
+        assert [each.dense for each in other.found] == pytest.approx([each.dense for each in one.found], abs=1e-6)
+    assert left.cancelled()
 
 
 async def test_searches_during_updates_see_whole_updates(index: NodeIndex) -> None:

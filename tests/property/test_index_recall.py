@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory.adapters.embedded.index import lexical, ranking, segment, tree
+from memory.adapters.embedded.index import lexical, ranking, scanning, segment, tree
 from memory.adapters.embedded.index.segment import Segment
 from memory.adapters.embedded.index.tree import LoadedTree
+from memory.errors import QueryError
 from memory.model import NodeId, NodeKind, mark
-from memory.ports.index import Candidate, IndexEntry, IndexQuery, Scope
+from memory.ports.index import Candidate, Candidates, IndexEntry, IndexQuery, Scope
 from tests.fakes.plain_index import PlainIndex, unit
 
 D = 8
@@ -30,9 +31,9 @@ def _small_limits() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tree, "BLOCK_ROWS_MAX", 24)
         patch.setattr(tree, "BLOCK_FAN", 2)
-        patch.setattr(tree, "SCAN_ROWS_ASIDE", 5)
-        patch.setattr(tree, "SCAN_ROWS", 7)
-        patch.setattr(tree, "FLOOR_SAMPLE", 4)
+        patch.setattr(scanning, "SCAN_ROWS_ASIDE", 5)
+        patch.setattr(scanning, "SCAN_ROWS", 7)
+        patch.setattr(scanning, "FLOOR_SAMPLE", 4)
         patch.setattr(ranking, "LONG", 2)
         patch.setattr(ranking, "LOOKED_UP_SHARE", 1)
         yield
@@ -91,8 +92,13 @@ def merged_somewhere(segments: list[Segment], draw: Callable[[st.SearchStrategy[
     return [segment.decode(segment.encode(one)) for one in left]
 
 
-def check(index: LoadedTree, plain: PlainIndex, query: IndexQuery) -> None:
-    found, around = index.search(query)
+def answered(index: LoadedTree, *queries: IndexQuery) -> list[tuple[Candidates, Candidates]]:
+    answers = [answer for answer in index.search(queries) if not isinstance(answer, QueryError)]
+    assert len(answers) == len(queries)
+    return answers
+
+
+def check(plain: PlainIndex, query: IndexQuery, found: Candidates, around: Candidates) -> None:
     dense, words = plain.dense(query), plain.lexical(query)
     for candidate in [*found, *around]:
         entry = plain.entries[candidate.node]
@@ -134,8 +140,9 @@ def test_any_cut_of_a_history_answers_like_a_dictionary(
     for seq, one in enumerate(segments, 1):
         stepwise.apply([one], seq)
     for index in (whole, reader, stepwise):
-        for query in queries:
-            check(index, plain, query)
+        for query, answer in zip(queries, answered(index, *queries), strict=True):
+            check(plain, query, *answer)
+            check(plain, query, *answered(index, query)[0])
 
 
 @settings(max_examples=25, deadline=None)
@@ -153,7 +160,7 @@ def test_the_scan_finds_98_of_100_of_the_nearest(seed: int, clusters: int, sprea
     hits = 0
     for _ in range(10):
         query = unit(centres[random.integers(clusters)] + spread * random.standard_normal(48))
-        found, _ = index.search(IndexQuery(vector=query, terms="", dense_k=50, lexical_k=0))
+        [(found, _)] = answered(index, IndexQuery(vector=query, terms="", dense_k=50, lexical_k=0))
         cosines = np.minimum(matrix @ query, 1.0)  # rounding to float16 makes some rows longer than 1
         # Rows as near as the 50th, up to what float32 can tell, are as good as it.
         hits += sum(candidate.dense >= np.sort(cosines)[-50] - 1e-5 for candidate in found)

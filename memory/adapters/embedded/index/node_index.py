@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import ParamSpec, Self, TypeVar
 
@@ -19,6 +20,7 @@ from memory.adapters.embedded.index.file import SegmentFile
 from memory.adapters.embedded.index.heap import give_back
 from memory.adapters.embedded.index.lexical import Tokenize
 from memory.adapters.embedded.index.tree import LoadedTree
+from memory.errors import QueryError
 from memory.model import NodeId, TreeId
 from memory.ports import index as ports
 from memory.ports.index import Candidates, IndexAnswer, IndexEntry, IndexQuery, IndexUpdate
@@ -36,6 +38,10 @@ LARGE = 16_000_000
 SEGMENTS_UNTIDY = 100
 """A tree read from more segments is tidied, whoever left it so."""
 
+TOGETHER_MAX = 8
+"""Queries that are searched together: more share little more, and wait for one another longer."""
+
+_Asked = tuple[IndexQuery, "asyncio.Future[IndexAnswer]"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -69,6 +75,8 @@ class EmbeddedNodeIndex(ports.NodeIndex):
         self._helpers = (os.cpu_count() or 1) - 1
         self._scanner = ThreadPoolExecutor(max(self._helpers, 1), thread_name_prefix="banyan-scan")
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="banyan-index")
+        self._waiting: dict[TreeId, list[_Asked]] = {}
+        """Queries by tree that is being searched: they come next."""
         self._closed = False
 
     @classmethod
@@ -132,7 +140,35 @@ class EmbeddedNodeIndex(ports.NodeIndex):
         return await self._run(self._file.stamp, tree)
 
     async def search(self, tree: TreeId, query: IndexQuery) -> IndexAnswer:  # noqa: D102
-        return await self._run(self._search, tree, query)
+        # One thread at a time searches a tree. What is asked meanwhile is then searched together: rows are read once for all.
+        answer: asyncio.Future[IndexAnswer] = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.get(tree)
+        if waiting is None:
+            self._waiting[tree] = []
+            self._begin(tree, [(query, answer)])
+        else:
+            waiting.append((query, answer))
+        return await answer
+
+    def _begin(self, tree: TreeId, asked: Sequence[_Asked]) -> None:
+        queries = [query for query, _ in asked]
+        try:
+            running = asyncio.get_running_loop().run_in_executor(self._pool, self._search, tree, queries)
+        except RuntimeError as error:  # closed
+            del self._waiting[tree]
+            _tell(asked, [error] * len(asked))
+        else:
+            running.add_done_callback(partial(self._ended, tree, asked))
+
+    def _ended(self, tree: TreeId, asked: Sequence[_Asked], done: asyncio.Future[list[IndexAnswer | QueryError]]) -> None:
+        waiting = [each for each in self._waiting[tree] if not each[1].done()]
+        if waiting:
+            self._waiting[tree] = waiting[TOGETHER_MAX:]
+            self._begin(tree, waiting[:TOGETHER_MAX])
+        else:
+            del self._waiting[tree]
+        error = done.exception()
+        _tell(asked, done.result() if error is None else [error] * len(asked))
 
     async def score(self, tree: TreeId, query: IndexQuery, nodes: Sequence[NodeId]) -> Candidates:  # noqa: D102
         return await self._run(self._score, tree, query, nodes)
@@ -189,14 +225,16 @@ class EmbeddedNodeIndex(ports.NodeIndex):
 
         return Append(tree=update.tree, after=update.after, seq=update.seq, dimension=dimension, segment=made, stamp=update.stamp)
 
-    def _search(self, tree: TreeId, query: IndexQuery) -> IndexAnswer:
+    def _search(self, tree: TreeId, queries: Sequence[IndexQuery]) -> list[IndexAnswer | QueryError]:
         held = self._held(tree)
         with held.lock:
             loaded = self._current(tree, held)
             if loaded is None:
-                return IndexAnswer(seq=0, found=NONE, around=NONE)
-            found, around = loaded.search(query)
-            return IndexAnswer(seq=loaded.seq, found=found, around=around)
+                return [IndexAnswer(seq=0, found=NONE, around=NONE)] * len(queries)
+            return [
+                answer if isinstance(answer, QueryError) else IndexAnswer(seq=loaded.seq, found=answer[0], around=answer[1])
+                for answer in loaded.search(queries)
+            ]
 
     def _score(self, tree: TreeId, query: IndexQuery, nodes: Sequence[NodeId]) -> Candidates:
         held = self._held(tree)
@@ -298,6 +336,17 @@ class EmbeddedNodeIndex(ports.NodeIndex):
                     total -= held.nbytes
                     held.loaded = None
                     held.lock.release()
+
+
+def _tell(asked: Sequence[_Asked], answers: Sequence[IndexAnswer | BaseException]) -> None:
+    """Give whoever still waits what there is."""
+    for (_, answer), found in zip(asked, answers, strict=True):
+        if answer.done():
+            continue
+        if isinstance(found, BaseException):
+            answer.set_exception(found)
+        else:
+            answer.set_result(found)
 
 
 class _Held:

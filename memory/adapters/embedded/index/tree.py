@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor, Future
-from contextlib import suppress
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
 from itertools import islice
 from typing import cast
 
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 from memory.adapters.embedded.index import lexical, vectors
 from memory.adapters.embedded.index.columns import Column, Sequences
 from memory.adapters.embedded.index.ranking import Block, Mask, Ranking, Slots, by_block, top
+from memory.adapters.embedded.index.scanning import Scan, floor, scans
 from memory.adapters.embedded.index.segment import NO_TIME, Segment, concatenate, grouped, microseconds, survivors
 from memory.errors import QueryError
 from memory.model import EventId, NodeId, NodeKind
@@ -25,8 +24,6 @@ MARGIN = 4.0
 """Rows get an exact score when their coarse one is at most so many standard errors below the k-th best coarse one."""
 RESCORED_MAX = 8_192
 """Where more rows than this are that close (near duplicates), the coarse scores choose among them."""
-GATHER_SHARE = 8
-"""Below one row in so many, allowed rows are gathered; above, all are scanned and the others masked."""
 BLOCK_FAN = 8
 """Blocks of about one size that are merged into one."""
 BLOCK_ROWS_MAX = 16_384
@@ -34,13 +31,6 @@ BLOCK_ROWS_MAX = 16_384
 DEAD_ROWS_MIN = 4_096
 NODE_BYTES = 400
 """Python objects a node, roughly: id, event id, their places in lists and in the dictionary."""
-
-SCAN_ROWS = 16_384
-"""Rows that one thread scans at a time."""
-SCAN_ROWS_ASIDE = 8_192
-"""A searching thread gets a helper for so many rows, and alone scans fewer."""
-FLOOR_SAMPLE = 2_048
-"""Least number of scores that a bound of the best is estimated from."""
 
 
 def tier(size: int) -> int:
@@ -179,11 +169,25 @@ class LoadedTree:
         """Who speaks in the leaves that are there, at most so many."""
         return frozenset(name for code in islice(self._speaking, limit) if (name := self._speakers.names[code]) is not None)
 
-    def search(self, query: IndexQuery) -> tuple[Candidates, Candidates]:
-        """What was found and what lies around it (`IndexAnswer`)."""
-        vector = self._checked(query)
-        allowed = self._allowed(query.scope)
-        scan = self._scan(vector, allowed) if query.dense_k > 0 and self._nodes else None
+    def search(self, queries: Sequence[IndexQuery]) -> list[tuple[Candidates, Candidates] | QueryError]:
+        """Of each query what was found and what lies around it (`IndexAnswer`), or why it cannot be answered."""
+        asked = [self._asked(query) for query in queries]
+        scanned = [each for each in asked if not isinstance(each, QueryError) and each[0].dense_k > 0 and self._nodes]
+        made = scans(
+            self._blocks, [(vector, allowed) for _, vector, allowed in scanned], scanner=self._scanner, helpers=self._helpers
+        )
+        by_query = {id(each): scan for each, scan in zip(scanned, made, strict=True)}
+        return [each if isinstance(each, QueryError) else self._answer(*each, by_query.get(id(each))) for each in asked]
+
+    def _asked(self, query: IndexQuery) -> tuple[IndexQuery, NDArray[np.float32], Mask | None] | QueryError:
+        try:
+            return query, self._checked(query), self._allowed(query.scope)
+        except QueryError as error:
+            return error
+
+    def _answer(
+        self, query: IndexQuery, vector: NDArray[np.float32], allowed: Mask | None, scan: Scan | None
+    ) -> tuple[Candidates, Candidates]:
         words = self._ranking(query.terms)
         by_words = words.best(query.lexical_k, allowed)
         by_vector = self._nearest(vector, query.dense_k, scan) if scan else by_words[:0]
@@ -240,36 +244,12 @@ class LoadedTree:
         words = dict.fromkeys(self._tokenize(text))
         return Ranking(self._blocks, words, alive=alive, norms=self._norms, documents=self._documents, k1=self._k1)
 
-    def _scan(self, vector: NDArray[np.float32], allowed: Mask | None) -> _Scan:
-        """Start to compare the vector with all allowed rows, coarsely, in other threads."""
-        query, total = vectors.coarse_query(vector), len(self._nodes)
-        error = max(vectors.coarse_error(block.vectors, query) for block in self._blocks)
-        if allowed is not None and (count := int(np.count_nonzero(allowed))) < total // GATHER_SHARE:
-            slots = np.flatnonzero(allowed)
-            scores = np.empty(count, np.float32)
-            for block, rows, part in by_block(self._blocks, slots):
-                scores[part] = vectors.coarse_scores(block.vectors, query, rows)
-            return _Scan(slots, None, scores, error, None, [])
-        scores = np.empty(total, np.float32)
-        parts = deque((block, start) for block in self._blocks for start in range(0, block.size, SCAN_ROWS))
-
-        def work() -> None:
-            """Scan parts until none is left."""
-            with suppress(IndexError):
-                while True:
-                    block, start = parts.popleft()
-                    rows = slice(start, start + SCAN_ROWS)
-                    scores[block.base : block.base + block.size][rows] = vectors.coarse_scores(block.vectors, query, rows)
-
-        helpers = min(self._helpers, total // SCAN_ROWS_ASIDE, len(parts))
-        return _Scan(None, allowed, scores, error, work, [self._scanner.submit(work) for _ in range(helpers)])
-
-    def _nearest(self, vector: NDArray[np.float32], k: int, scan: _Scan) -> Slots:
+    def _nearest(self, vector: NDArray[np.float32], k: int, scan: Scan) -> Slots:
         """Slots of the k nearest rows: exact scores of those that a scan leaves open."""
         scores = scan.finished()
         if scan.allowed is not None:
             scores[~scan.allowed] = -np.inf
-        places = np.flatnonzero(scores > _floor(scores, k))
+        places = np.flatnonzero(scores > floor(scores, k))
         if len(places) > k:
             least = float(np.partition(scores[places], len(places) - k)[len(places) - k])
             places = np.flatnonzero(scores >= least - MARGIN * scan.error)
@@ -323,44 +303,6 @@ class LoadedTree:
             # NO_TIME is what numpy takes for no time.
             times=self._times.values[slots].view("datetime64[us]"),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Scan:
-    """A coarse comparison that may still run: of `slots`, or of all slots when that is None."""
-
-    slots: Slots | None
-    allowed: Mask | None
-    scores: NDArray[np.float32]
-    error: float
-    """Standard error of a score."""
-    work: Callable[[], None] | None
-    """Does what is left of it; None when nothing is."""
-    helpers: list[Future[None]]
-    """Other threads that do."""
-
-    def finished(self) -> NDArray[np.float32]:
-        """All scores, once this thread has helped."""
-        if self.work is not None:
-            self.work()
-        for helper in self.helpers:
-            # One that had not begun has nothing left to do.
-            if not helper.cancel():
-                helper.result()
-        return self.scores
-
-
-def _floor(scores: NDArray[np.float32], k: int) -> float:
-    """A bound that at least k scores lie above, few more where there are many; found on a sample of them."""
-    step = len(scores) // (FLOOR_SAMPLE * 2)
-    if step < 2:
-        return -np.inf
-    sample = scores[::step]
-    place = len(sample) - 1 - (2 * k // step + 32)
-    if place <= 0:
-        return -np.inf
-    floor = float(np.partition(sample, place)[place])
-    return floor if np.count_nonzero(scores > floor) >= k else -np.inf
 
 
 class _LabelColumn:
