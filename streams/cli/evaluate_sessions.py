@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,11 +40,17 @@ async def measure(session: Session, folder: Path, stop: asyncio.Event) -> int:
         f"msc: {counted(result['conversations'], 'conversation')}, summary at the end of session {result['session']}, "
         f"{result['structure']}, {result['summarizer']}, {counted(result['llm_calls'], 'model call')}"
     )
-    output.show(f"F1          {result['f1']:.2f}")
-    output.show(f"BLEU-1/2    {result['bleu_1']:.2f} / {result['bleu_2']:.2f}")
-    output.show(f"DISTINCT    {result['distinct_1']:.3f} / {result['distinct_2']:.3f}")
-    output.show(f"words       {result['words']:.1f}, {result['gold_words']:.1f} in the gold summaries")
+    said = result["profiles"]
+    output.show("            summaries       profiles' statements")
+    for name, first, second in (("F1", "f1", None), ("BLEU-1/2", "bleu_1", "bleu_2")):
+        output.show(f"{name:<12}{_pair(result, first, second, 2):<16}{_pair(said, first, second, 2)}")
+    output.show(f"{'DISTINCT':<12}{_pair(result, 'distinct_1', 'distinct_2', 3):<16}{_pair(said, 'distinct_1', 'distinct_2', 3)}")
+    output.show(f"{'words':<12}{result['words']:<16.1f}{said['words']:.1f}, {result['gold_words']:.1f} in the gold summaries")
     return Exit.OK
+
+
+def _pair(values: Mapping[str, Any], first: str, second: str | None, decimals: int) -> str:
+    return " / ".join(f"{values[each]:.{decimals}f}" for each in (first, second) if each is not None)
 
 
 async def measure_sessions(session: Session, settings: Settings, folder: Path, stop: asyncio.Event) -> dict[str, Any] | None:
@@ -83,8 +89,10 @@ async def measure_sessions(session: Session, settings: Settings, folder: Path, s
         if stop.is_set():
             return None
         scores = [sessions.score(await sessions.summary_of(memory, each.tree), each.gold) for each in conversations]
+        profiles = [sessions.score(await sessions.statements_of(memory, each.tree), each.gold) for each in conversations]
         return sessions.outcome(
             scores,
+            profiles,
             session=conversations[0].session,
             structure=settings.tree.structure,
             summarizer=settings.summarizer,

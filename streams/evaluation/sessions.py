@@ -3,7 +3,8 @@ Summaries of conversations against those that people wrote (HAT, slides "Dataset
 
 A row of Multi-Session Chat has the sessions of two speakers and, as `personas`, what was known of each at the end of the session
 before the last: the gold summary. Each conversation becomes a tree of its own from the turns up to there; what its uppermost
-summaries say is compared with the gold summary of both speakers.
+summaries say is compared with the gold summary of both speakers, and so are the statements of both speakers' profiles, which is how
+the gold is written: as what each would say of themselves.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from streams.evaluation import overlap
 from streams.evaluation.dataset import DatasetError
 
 FILE: Final = "session3_test.jsonl"
+SPEAKERS: Final = ("Speaker 1", "Speaker 2")
 METRICS: Final = ("f1", "bleu_1", "bleu_2", "distinct_1", "distinct_2")
 _SPEAKER = re.compile(r"\bSpeaker [12](?: \(\d{4}-\d\d-\d\d\))?:\s*")
 _NOT_IN_A_TREE_NAME = re.compile(r"[^A-Za-z0-9._:-]+")
@@ -74,7 +76,7 @@ def load(folder: Path) -> list[Conversation]:
             raise DatasetError(f"{path}:{number}: needs two sessions or more, and personas")
         tree = f"msc-{number}-" + _NOT_IN_A_TREE_NAME.sub("-", str(row.id))[:60]
         turns = [
-            (f"s{session}-t{turn}", f"s{session}", f"Speaker {2 - turn % 2}", text)
+            (f"s{session}-t{turn}", f"s{session}", SPEAKERS[1 - turn % 2], text)
             for session, each in enumerate(row.sessions[:-1], 1)
             for turn, text in enumerate(each.turns, 1)
             if text.strip()
@@ -101,6 +103,12 @@ async def summary_of(memory: LocalMemory, tree: str) -> str:
     return _SPEAKER.sub("", "\n".join(texts)).strip()
 
 
+async def statements_of(memory: LocalMemory, tree: str) -> str:
+    """What both speakers say of themselves, by their profiles."""
+    profiles = [await memory.profile(tree, speaker) for speaker in SPEAKERS]
+    return "\n".join(fact.text for profile in profiles if profile is not None for fact in profile.facts)
+
+
 def score(summary: str, gold: str) -> dict[str, float]:
     """All metrics of one summary, and the words of both."""
     said, wanted = overlap.words(summary), overlap.words(gold)
@@ -115,9 +123,16 @@ def score(summary: str, gold: str) -> dict[str, float]:
     }
 
 
-def outcome(scores: Sequence[Mapping[str, float]], *, session: int, structure: str, summarizer: str, calls: int) -> dict[str, Any]:
-    """The means over conversations, as `--json` prints them; overlaps in percent."""
-    means = {name: math.fsum(each[name] for each in scores) / len(scores) for name in scores[0]}
+def outcome(
+    scores: Sequence[Mapping[str, float]],
+    profiles: Sequence[Mapping[str, float]],
+    *,
+    session: int,
+    structure: str,
+    summarizer: str,
+    calls: int,
+) -> dict[str, Any]:
+    """The means over conversations, as `--json` prints them, of summaries and (`profiles`) of statements; overlaps in percent."""
     return {
         "format": "msc",
         "conversations": len(scores),
@@ -125,6 +140,14 @@ def outcome(scores: Sequence[Mapping[str, float]], *, session: int, structure: s
         "structure": structure,
         "summarizer": summarizer,
         "llm_calls": calls,
+        **_means(scores),
+        "profiles": _means(profiles),
+    }
+
+
+def _means(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    means = {name: math.fsum(each[name] for each in scores) / len(scores) for name in scores[0]}
+    return {
         **{name: round(100 * means[name], 2) for name in ("f1", "bleu_1", "bleu_2")},
         **{name: round(means[name], 3) for name in ("distinct_1", "distinct_2")},
         **{name: round(means[name], 1) for name in ("words", "gold_words")},

@@ -238,6 +238,11 @@ def _summaries(structures: Structures) -> Iterator[str]:
     for structure, row in by_structure(structures):
         pairs = f"{row['bleu_1']:.2f} / {row['bleu_2']:.2f}", f"{row['distinct_1']:.2f} / {row['distinct_2']:.2f}"
         yield _line(f"{structure}, {row['summarizer']}", f"{row['f1']:.2f}", *pairs, f"{row['words']:.0f}")
+    stated = next((row["profiles"] for _, row in by_structure(structures) if "profiles" in row), None)
+    if stated is not None:
+        pairs = f"{stated['bleu_1']:.2f} / {stated['bleu_2']:.2f}", f"{stated['distinct_1']:.2f} / {stated['distinct_2']:.2f}"
+        name = "what both speakers say of themselves (`banyan profile`), on any structure"
+        yield _line(name, f"{stated['f1']:.2f}", *pairs, f"{stated['words']:.0f}")
     gold = next(iter(structures.values()))["gold_words"]
     yield _line("HAT with a GPT (its slides; whole test set)", "38.88", "37.98 / 16.18", "0.76 / 0.88", "")
     yield _line("recursive summaries with a GPT (as the slides have it)", "25.35", "28.52 / 11.63", "", "")

@@ -9,7 +9,7 @@ import pytest
 
 from memory.local import open_local
 from streams.evaluation.dataset import DatasetError
-from streams.evaluation.sessions import FILE, METRICS, load, outcome, score, summary_of
+from streams.evaluation.sessions import FILE, METRICS, load, outcome, score, statements_of, summary_of
 from tests.fakes.embedder import FakeEmbedder
 
 ROW = {
@@ -67,12 +67,15 @@ async def test_the_summary_of_a_tree_is_what_its_root_says_without_names(tmp_pat
         await memory.ingest(conversation.records)
         assert await memory.fresh()
         said = await summary_of(memory, conversation.tree)
+        stated = await statements_of(memory, conversation.tree)
     assert "Speaker" not in said
     assert "bread" in said
+    assert sorted(stated.splitlines()) == ["I bake bread every day.", "I sing in a choir."], "the boat is too short to count"
 
 
 def test_the_outcome_has_every_metric_as_a_mean() -> None:
     perfect, nothing = score("I bake bread.", "I bake bread."), score("", "I bake bread.")
-    result = outcome([perfect, nothing], session=2, structure="hat", summarizer="extractive", calls=0)
+    result = outcome([perfect, nothing], [perfect, perfect], session=2, structure="hat", summarizer="extractive", calls=0)
     assert [result[name] for name in METRICS] == [50.0, 50.0, 50.0, 0.5, 0.5]
     assert (result["conversations"], result["words"], result["gold_words"]) == (2, 1.5, 3.0)
+    assert (result["profiles"]["f1"], result["profiles"]["words"]) == (100.0, 3.0)
