@@ -240,6 +240,7 @@ class TreeStore(ABC):
                 `check_link`; a `Shrink`, `Recall` or `Remove` in a set that creates or moves nodes); nothing was written.
         """
 
+    @abstractmethod
     async def redact(self, tree: TreeId, nodes: Mapping[NodeId, int], *, to: int) -> None:
         """
         Take what was forgotten out of the change log, and out of what lies on disk beside it.
@@ -258,7 +259,6 @@ class TreeStore(ABC):
         Raises:
             StoreBusyError: somebody reads what was there before, for longer than the store waits; call again.
         """
-        raise NotImplementedError(f"redacting {len(nodes)} nodes of {tree} up to {to}")
 
     @abstractmethod
     async def receipts(self, tree: TreeId, events: Sequence[EventId]) -> dict[EventId, Receipt]:

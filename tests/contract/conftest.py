@@ -106,8 +106,7 @@ WITH_JOBS = ("embedded",)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every family that has the ports that a test asks for."""
     if "family" in metafunc.fixturenames:
-        families = getattr(metafunc.module, "ONLY_FAMILIES", FAMILIES)
-        metafunc.parametrize("family", WITH_JOBS if "jobs" in metafunc.fixturenames else families, indirect=True)
+        metafunc.parametrize("family", WITH_JOBS if "jobs" in metafunc.fixturenames else FAMILIES, indirect=True)
     for fixture, names in (("index", tuple(OPENERS)), ("opener", SHARED)):
         if fixture in metafunc.fixturenames:
             metafunc.parametrize(fixture, available(names), indirect=True)

@@ -50,18 +50,26 @@ class _Inline:
 class InlineStore(SqliteTreeStore):
     """The real tables and the real compare-and-apply; not durable, which makes it fast."""
 
+    _point: Point = staticmethod(nothing)
+
     @classmethod
     def make(cls, path: Path, *, leases: InProcessLeases | None, point: Point = nothing) -> Self:
         writer = open_writer(path, busy_wait=BUSY)
         writer.execute("PRAGMA synchronous = OFF")
         reader = open_reader(path, busy_wait=BUSY, read_only=False)
-        return cls(
+        made = cls(
             path,
             writer=cast(WriteThread, _Inline(writer, path, point, "write")),
             readers=cast(ReadThreads, _Inline(reader, path, point, "read")),
             busy_wait=BUSY,
             leases=leases,
         )
+        made._point = point
+        return made
+
+    async def _clean(self) -> None:
+        """Files are looked at where the real store writes them."""
+        await self._point("clean")
 
     async def close(self) -> None:
         for part in (self._writer, self._readers):

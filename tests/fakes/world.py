@@ -9,7 +9,7 @@ from memory.adapters.embedded.claims import InProcessClaims
 from memory.adapters.embedded.extractive import ExtractiveKeywords
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.adapters.embedded.leases import InProcessLeases
-from memory.model import TreeId
+from memory.model import EventId, TreeId
 from memory.ports.claims import NodeClaims
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
@@ -20,7 +20,8 @@ from memory.ports.leases import PathLeases
 from memory.ports.store import TreeStore
 from memory.ports.summarizer import Summarizer
 from memory.records import Record, Turn
-from memory.results import EventResult
+from memory.results import EventResult, ForgetReport
+from memory.service.forgetting import Forgetting
 from memory.service.indexing import Indexing
 from memory.service.ingest import Ingest
 from memory.service.inspect import Inspect
@@ -121,6 +122,13 @@ class World:
         self.inspect = Inspect(store=self.store, embedder=self.embedder, views=self.views, claims=self.claims)
         self.transfer = Transfer(store=self.store)
         self.weighing = Weighing(store=self.store, clock=self.clock)
+        self.forgetting = Forgetting(
+            store=self.store, jobs=self.jobs, clock=self.clock, views=self.views, index=self.index, indexing=self.indexing
+        )
+
+    async def forget(self, *events: str, tree: TreeId = TREE) -> ForgetReport:
+        """Forget events."""
+        return await self.forgetting.forget(tree, [EventId(event) for event in events])
 
     async def put(self, *records: Record, batch: int | None = None) -> list[EventResult]:
         """Put records in; results in the order of commits."""

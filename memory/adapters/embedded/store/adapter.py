@@ -151,8 +151,12 @@ class SqliteTreeStore(TreeStore):
         while after is not None:
             after = await self._writing.run(partial(removing.redact, number=number, nodes=nodes, after=after))
         # What is noted as done must be: the old entries leave the disk first.
-        await asyncio.to_thread(self._scrub)
+        await self._clean()
         await self._writing.run(partial(removing.redacted, number=number, to=to))
+
+    async def _clean(self) -> None:
+        """Have nothing of what was deleted left on disk."""
+        await asyncio.to_thread(self._scrub)
 
     def _scrubbed(self) -> None:
         """Have the file written anew, between commits, and the journal emptied."""
