@@ -1,5 +1,6 @@
 """
-`make bench`: measures the figures of docs/benchmarks.md on this machine and writes it (`hmem`: a part of docs/evaluation.md).
+`make bench`: measures the figures of docs/benchmarks.md on this machine and writes it (`hmem` and `router`: parts of
+docs/evaluation.md).
 
 Each part runs in a process of its own and prints one JSON object; `python -m tests.bench.<part>` runs one alone. Data sets are
 looked for in the folder that BANYAN_BENCH_DATA names (`locomo/`, `multihoprag/`, …); parts that need them, or servers that cannot
@@ -20,7 +21,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "benchmarks.md"
 EVALUATION = ROOT / "docs" / "evaluation.md"
-PARTS = ("inserts", "search", "memgas", "models", "endtoend", "calls", "pool", "quality", "hmem")
+PARTS = ("inserts", "search", "memgas", "models", "endtoend", "calls", "pool", "quality", "hmem", "router")
 ON_SERVERS = ("pipeline", "writers", "searchable", "takeover", "holding", "service")
 """Parts that start Kafka and Redis; left out, and said to be, where those cannot be started."""
 IN_BROWSER = ("first_paint",)
@@ -60,10 +61,11 @@ def main() -> int:
     from tests.bench.page import render  # noqa: PLC0415
 
     PAGE.write_text(render(results))
-    if "hmem" in wanted and "hmem" in results:
-        from tests.bench.page_hmem import written  # noqa: PLC0415
+    from tests.bench import page_hmem, page_router  # noqa: PLC0415
 
-        EVALUATION.write_text(written(EVALUATION.read_text(), results["hmem"]))
+    for part, of in (("hmem", page_hmem), ("router", page_router)):
+        if part in wanted and part in results:
+            EVALUATION.write_text(of.written(EVALUATION.read_text(), results[part]))
     print(f"written: {PAGE.relative_to(ROOT)}")
     return failed
 

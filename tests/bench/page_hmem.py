@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,36 +16,57 @@ _COLUMNS = (
     "of its first ten",
     "flat, ms",
     "descent, ms",
+    "commit",
 )
+REAL = "passages and sentences of HotpotQA, MuSiQue, 2Wiki"
 _HEAD = f"\n| {' | '.join(_COLUMNS)} |\n{'|---' * len(_COLUMNS)}|\n"
 
 
-def render(result: Mapping[str, Any]) -> str:
-    """The block, with its marks."""
-    rows = [_row(each, "made up") for each in result["made_up"]]
+def render(result: Mapping[str, Any], kept: Mapping[str, str] | None = None) -> str:
+    """
+    The block, with its marks.
+
+    Args:
+        result: what was measured.
+        kept: rows of an earlier measurement by their first cell, which stay where they were not measured again.
+    """
+    stamp = f"{result['commit']}, {result['on']}"
+    measured = [(each, "made up") for each in result["made_up"]]
     real = result.get("real")
     evidence = ""
     if real is not None:
-        rows.append(_row(real, "passages and sentences of HotpotQA, MuSiQue, 2Wiki"))
+        measured.append((real, REAL))
         evidence = (
             f"\nOf the evidence of these sets' questions the flat search has {real['evidence_flat']:.1%} among its first ten, "
             f"the descent {real['evidence_descent']:.1%}: {real['evidence_ratio']:.1%} of it.\n"
         )
-    return f"{BEGIN}\n{_HEAD}{''.join(rows)}{evidence}\nCommit {result['commit']}, {result['on']}.\n\n{END}"
+    rows = {**(kept or {}), **{_key(each, what): _row(each, what, stamp) for each, what in measured}}
+    ordered = sorted(rows, key=lambda key: (REAL in key, int(key.partition(", ")[0].replace(",", ""))))
+    return f"{BEGIN}\n{_HEAD}{''.join(rows[key] for key in ordered)}{evidence}\n{END}"
 
 
 def written(page: str, result: Mapping[str, Any]) -> str:
     """The page with the block in its place."""
     before, found, rest = page.partition(BEGIN)
-    _, ended, after = rest.partition(END)
+    block, ended, after = rest.partition(END)
     if not found or not ended:
         raise ValueError(f"docs/evaluation.md has no place for it: {BEGIN} … {END}")
-    return f"{before}{render(result)}{after}"
+    return f"{before}{render(result, _kept(block))}{after}"
 
 
-def _row(size: Mapping[str, Any], what: str) -> str:
+def _kept(block: str) -> dict[str, str]:
+    """The rows of a block by their first cell."""
+    lines = [line for line in block.splitlines() if re.match(r"\| \d", line)]
+    return {line.split("|")[1].strip(): f"{line}\n" for line in lines}
+
+
+def _key(size: Mapping[str, Any], what: str) -> str:
+    return f"{size['episodes']:,}, {size['dimensions']} ({what})"
+
+
+def _row(size: Mapping[str, Any], what: str, stamp: str) -> str:
     nodes = ", ".join(f"{size[layer]:,}" for layer in ("domains", "categories", "traces"))
     return (
-        f"| {size['episodes']:,}, {size['dimensions']} ({what}) | {nodes} | {size['compared']:,} ({size['compared_max']:,}) "
-        f"| {size['share']:.2%} | {size['recall']:.1%} | {size['flat_ms']} | {size['descent_ms']} |\n"
+        f"| {_key(size, what)} | {nodes} | {size['compared']:,} ({size['compared_max']:,}) "
+        f"| {size['share']:.2%} | {size['recall']:.1%} | {size['flat_ms']} | {size['descent_ms']} | {stamp} |\n"
     )

@@ -1,11 +1,11 @@
 """
 Whether MemGAS' router finds more than cosine alone, with its parameters chosen on other questions than it is judged by.
 
-The conversations of LoCoMo in the folder that BANYAN_BENCH_DATA names (`locomo/`), offline, by the settings in force. Of each
+Data sets in the folder that BANYAN_BENCH_DATA names, offline, by the settings in force. Of each
 question every recipe of the grid ranks all units once; then the questions, and apart from that the conversations, are parted in two
 halves many times: the recipe that finds most on one half is judged by the other. What `dense` finds there is by the same vectors.
 
-`python -m tests.bench.router [DIR]` keeps the memory in DIR, to be used again.
+`python -m tests.bench.router [DIR]` keeps the memories in DIR, to be used again.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from memory.model import EventId, NodeId, TreeId
 from memory.retrieval.router import GranularityRouter, RouterRecipe, foremost, walked
 from memory.retrieval.units import LEVELS, TURN, Units
 from memory.service.chunking import items
+from memory.service.query import GROUP_WIDTH
 from memory.settings import IngestSettings
 from memory.tree.planning import leaf_id
 from streams.evaluation import metrics
 from streams.evaluation.dataset import Case, Dataset
 from streams.evaluation.formats import load
-from streams.evaluation.run import UNITS_K, conditions, fill, open_memory
+from streams.evaluation.run import ARTICLES_K, UNITS_K, conditions, fill, open_memory
 from streams.setting_tables import TreeSettings
 from streams.settings import Settings
 from tests.bench.example import data_folder
@@ -44,6 +45,8 @@ GRID: Mapping[str, Sequence[float]] = {
     "damping": (0.1, 0.3, 0.5),
     "session_power": (0.0, 0.25, 0.5, 0.75, 1.0),
 }
+SETS: Mapping[str, str] = {"locomo": "locomo", "multihoprag": "multihoprag", "hotpotqa": "passages", "musique": "passages"}
+"""Those that are measured, and their formats: conversations, facts of news, passages of an encyclopaedia."""
 COUNTED = ("turn", "session", "unit")
 """Levels of `banyan eval`; a recipe is chosen by the mean of their R@10."""
 SPLITS = 50
@@ -66,22 +69,22 @@ class Judge:
     Args:
         units: of the tree.
         leaves: event and session of each leaf.
+        documents: leaves are documents' chunks, of which the best counts.
     """
 
-    def __init__(self, units: Units, leaves: Mapping[NodeId, tuple[str, str]]) -> None:
+    def __init__(self, units: Units, leaves: Mapping[NodeId, tuple[str, str]], *, documents: bool) -> None:
+        self._turn_leaves = GROUP_WIDTH * metrics.DEPTH if documents else metrics.DEPTH
+        self._session_leaves = GROUP_WIDTH * (ARTICLES_K if documents else metrics.DEPTH)
         self._levels = units.levels
-        session_of: dict[int, str] = {}
-        for place, node in enumerate(units.ids):
-            if node in leaves:
-                session_of[int(units.sessions[place])] = leaves[node][1]
+        session_of = {int(units.sessions[place]): leaves[node][1] for place, node in enumerate(units.ids) if node in leaves}
         self._sessions = [session_of[int(place)] for place in units.sessions]
         self._turns = [leaves[node][0] if node in leaves else "" for node in units.ids]
 
     def found(self, ranks: NDArray[np.floating], case: Case) -> list[float]:
         """R@10 at the levels of `COUNTED`, as `banyan eval` has them."""
         leaves = np.where(self._levels == LEVELS.index(TURN), ranks, -np.inf)
-        best = foremost(leaves, UNITS_K).tolist()
-        turns = metrics.score([self._turns[place] for place in best[: metrics.DEPTH]], case.turns)
+        best = foremost(leaves, self._session_leaves).tolist()
+        turns = metrics.score([self._turns[place] for place in best[: self._turn_leaves]], case.turns)
         sessions = metrics.score([self._sessions[place] for place in best], case.sessions)
         units = metrics.score([self._sessions[place] for place in foremost(ranks, UNITS_K).tolist()], case.sessions)
         return [each["recall@10"] for each in (turns, sessions, units)]
@@ -101,7 +104,7 @@ async def measure(memory: LocalMemory, dataset: Dataset, grid: Sequence[RouterRe
     found = np.zeros((len(grid) + 1, len(cases), len(COUNTED)))
     for tree in dataset.trees:
         units = await router.units(TreeId(tree))
-        judge = Judge(units, leaves[tree])
+        judge = Judge(units, leaves[tree], documents=dataset.group == "document")
         for number, case in enumerate(cases):
             if case.tree != tree:
                 continue
@@ -120,7 +123,7 @@ def halves(owners: Sequence[str]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
         chosen = np.zeros(len(owners), bool)
         chosen[random.permutation(len(owners))[: len(owners) // 2]] = True
         yield "questions", chosen
-    for some in itertools.combinations(trees, len(trees) // 2):
+    for some in itertools.combinations(trees, len(trees) // 2) if len(trees) > 1 else ():
         yield "conversations", np.isin(owners, some)
 
 
@@ -170,28 +173,38 @@ def in_force(found: Found) -> dict[str, Any]:
     }
 
 
+def best_of(found: Found, grid: Sequence[RouterRecipe]) -> dict[str, Any]:
+    """The recipe that finds most of all questions, chosen by the same ones, and its R@10: more than can be had."""
+    best = int(np.argmax(found[:-1].mean(axis=(1, 2))))
+    levels = (round(100 * float(each), 1) for each in found[best].mean(axis=0))
+    return {**{name: asdict(grid[best])[name] for name in GRID}, "levels": dict(zip(COUNTED, levels, strict=True))}
+
+
 async def main() -> None:
     """Measure and print."""
     folder = data_folder()
     if folder is None:
         sys.exit("BANYAN_BENCH_DATA names no folder of data sets")
     settings = Settings(tree=TreeSettings(structure="memgas"))
-    dataset = load("locomo", folder / "locomo").marked(*conditions(settings))
     grid = recipes()
+    result: dict[str, Any] = {"recipes": len(grid)}
     with tempfile.TemporaryDirectory() as temporary:
         kept = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(temporary)
-        memory, _, _ = await open_memory(settings, kept)
-        async with memory:
-            await fill(memory, dataset, stop=asyncio.Event(), report=lambda *_: None)
-            await memory.fresh()
-            found, owners = await measure(memory, dataset, grid)
-    result = {
-        "questions": len(owners),
-        "conversations": len(set(owners)),
-        "recipes": len(grid),
-        "in_force": in_force(found),
-        "held_out": judged(found, grid, owners),
-    }
+        for name, form in SETS.items():
+            dataset = load(form, folder / name).marked(*conditions(settings))
+            memory, _, _ = await open_memory(settings, kept / name)
+            async with memory:
+                await fill(memory, dataset, stop=asyncio.Event(), report=lambda *_: None)
+                await memory.fresh()
+                found, owners = await measure(memory, dataset, grid)
+            result[name] = {
+                "questions": len(owners),
+                "trees": len(set(owners)),
+                "in_force": in_force(found),
+                "best": best_of(found, grid),
+                "held_out": judged(found, grid, owners),
+            }
+            print(f"{name}: {json.dumps(result[name])}", file=sys.stderr, flush=True)
     print(json.dumps(result))
 
 
