@@ -90,12 +90,13 @@ export class Activity {
     for (const commit of commits) {
       const leaves = commit.created.filter((each) => each.kind === "leaf").length;
       const topics = commit.created.filter((each) => each.kind === "summary").length;
-      const quiet = !commit.created.length && !commit.moved.length && !commit.events.length;
+      const forgotten = commit.forgotten.length;
+      const quiet = !commit.created.length && !commit.moved.length && !commit.events.length && !forgotten;
       const newest = this.kept[0];
       if (quiet && newest?.quiet) {
         commit.rewritten.forEach((id) => newest.rewritten.add(id));
         Object.assign(newest, { last: commit.seq, at: commit.at });
-      } else this.kept.unshift({ first: commit.seq, last: commit.seq, at: commit.at, events: commit.events, rewritten: new Set(commit.rewritten), leaves, topics, quiet });
+      } else this.kept.unshift({ first: commit.seq, last: commit.seq, at: commit.at, events: commit.events, rewritten: new Set(commit.rewritten), leaves, topics, forgotten, quiet });
     }
     this.kept.splice(KEPT);
   }
@@ -113,8 +114,8 @@ export class Activity {
   }
 
   row(group, state, fresh) {
-    const { events, leaves, topics, rewritten } = group;
-    const what = [leaves ? `${counted(leaves, "item")} placed` : null, topics ? `${counted(topics, "topic")} made` : null, rewritten.size ? `${counted(rewritten.size, "summary", "summaries")} written` : null];
+    const { events, leaves, topics, forgotten, rewritten } = group;
+    const what = [leaves ? `${counted(leaves, "item")} placed` : null, topics ? `${counted(topics, "topic")} made` : null, forgotten ? `${counted(forgotten, "record")} forgotten` : null, rewritten.size ? `${counted(rewritten.size, "summary", "summaries")} written` : null];
     return el(
       "li",
       { class: `commit ${leaves ? "grew" : ""} ${fresh ? "new" : ""}`, "data-state": state, "data-first": group.first },
