@@ -123,6 +123,7 @@ async def test_what_was_said_stays_in_the_store(world: World) -> None:
     assert speakers["Ana"].unread == [], "her phrases stand for it"
 
 
+@pytest.mark.real_time
 async def test_whoever_is_cut_off_leaves_what_was_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TEXTS_PER_CALL", 2)
     monkeypatch.setattr(module, "INLINE_CHARACTERS_MAX", 0)
