@@ -3,7 +3,7 @@ Whether MemGAS' router finds more than cosine alone, with its parameters chosen 
 
 Data sets in the folder that BANYAN_BENCH_DATA names, offline, by the settings in force. Of each question every recipe of the grid
 ranks all units once; then the questions, and apart from that the conversations, are parted in two halves many times: the recipe
-that finds most on one half is judged by the other. At last the recipe that leads cosine by most on all other sets is judged by each.
+that finds most on one half is judged by the other. At last the recipe that leads cosine most on all other sets is judged by each.
 What `dense` finds there is by the same vectors. A damping of 0 is no walk at all.
 
 `python -m tests.bench.router [DIR]` keeps the memories in DIR, to be used again.
