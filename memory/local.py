@@ -303,6 +303,7 @@ def _assemble(
         summarize.forget()
 
     forgetting.on_forgotten(let_go)
+    views.on_gone(let_go)
     return Parts(
         store=store,
         index=index,
