@@ -45,6 +45,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # Programs under test talk to this machine alone, and not through a company's proxy.
     for name in ("NO_PROXY", "no_proxy"):
         os.environ[name] = ",".join(filter(None, [os.environ.get(name), "localhost,127.0.0.1,::1"]))
+    # A run in the background may have been told to ignore Ctrl-C, and programs under test would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Not the standard error that is captured from here on.
     faulthandler.register(signal.SIGUSR1, file=os.dup(2), all_threads=True)
 
