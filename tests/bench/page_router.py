@@ -21,7 +21,7 @@ def render(result: Mapping[str, Any]) -> str:
     others = "".join(_others(result))
     parts = (
         f"{BEGIN}\n\nR@10 in percent, the recipe in force and cosine alone, on all questions:\n\n{_head(_FORCE)}{force}",
-        f"Of {result['recipes']} recipes the one that finds most on one half, judged by the other; means over the ways of parting:\n\n"
+        f"Of {result['recipes']} recipes the one that finds most on one half, judged by the other; means over all partings:\n\n"
         f"{_head(_HELD)}{held}",
         f"The recipe that leads cosine by most on the three other sets:\n\n{_head(_OTHERS)}{others}",
         f"Commit {result['commit']}, {result['on']}, {result['machine']}.\n\n{END}",
