@@ -25,6 +25,15 @@ class Delivery:
         return f"{self.topic}[{self.partition}]@{self.offset}"
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A message that is to be dealt with again, and not to be acknowledged before."""
+
+    delivery: Delivery
+    seconds: float
+    """From now."""
+
+
 def delivery(event: Any) -> Delivery:
     """What a Faust event carries."""
     message = event.message

@@ -30,6 +30,7 @@ from memory.service.summarize import Summarize
 from memory.service.views import Views
 from memory.service.weighing import Weighing
 from streams.agents.batches import Batches
+from streams.agents.early import Early
 from streams.agents.erasures import Erasures
 from streams.agents.opinions import Opinions
 from streams.bootstrap import open_backend
@@ -188,7 +189,8 @@ async def open_ingesting(
             commits=commits,
         )
         weighing = Weighing(store=backend.store, clock=clock)
-        opinions = Opinions(weighing=weighing, dead=batches.dead, retry=batches.retry, log=_log)
+        early = Early(clock, settings.worker.feedback_wait)
+        opinions = Opinions(weighing=weighing, early=early, dead=batches.dead, retry=batches.retry, log=_log)
         forgetting: Forgetting | None = None
 
         async def opened() -> Forgetting:

@@ -33,6 +33,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "worker_jobs_max": (1, 100_000),
     "worker_grace": (0, 3_600),
     "worker_patience": (0, _DAY),
+    "worker_feedback_wait": (0, 3600),
     "worker_stall": (1, _DAY),
     "worker_dead_letters_max": (0, 1),
     "worker_dead_letters_window": (10, 1_000_000),

@@ -163,6 +163,9 @@ class WorkerSettings:
     """How long the work in hand may take after SIGTERM before it is left to another worker."""
     patience: timedelta = timedelta(minutes=1)
     """How long a worker that is started waits for the broker."""
+    feedback_wait: timedelta = timedelta(minutes=1)
+    """How long feedback that comes before the turn or document it is about waits for that, before it becomes a dead letter; 0 to an
+    hour."""
     stall: timedelta = timedelta(minutes=5)
     """How long records may wait while nothing is in hand before the worker ends, to be started again."""
     dead_letters_max: float = 0.8

@@ -25,6 +25,7 @@ BATCH_MAX = 64
 LEAVES_MAX = 2_000
 """Leaves that a commit weighs; more only where one piece of feedback is about more."""
 ATTEMPTS_MAX = 50
+_NOT_COME = " is not in the tree"
 
 
 class Weighing:
@@ -133,6 +134,11 @@ class Weighing:
         )
 
 
+def is_early(result: EventResult) -> bool:
+    """Whether feedback was rejected since nothing has come of what it is about: that may yet be to come."""
+    return result.status is EventStatus.REJECTED and result.reason.endswith(_NOT_COME)
+
+
 def _named(feedback: Feedback, receipts: Mapping[EventId, Receipt]) -> tuple[NodeId, ...]:
     receipt = receipts.get(EventId(feedback.event))
     if receipt is None:
@@ -143,7 +149,7 @@ def _named(feedback: Feedback, receipts: Mapping[EventId, Receipt]) -> tuple[Nod
 def _why(feedback: Feedback, receipts: Mapping[EventId, Receipt]) -> str:
     receipt = receipts.get(EventId(feedback.event))
     if receipt is None:
-        return f"event: {feedback.event!r} is not in the tree"
+        return f"event: {feedback.event!r}{_NOT_COME}"
     if receipt.forgotten:
         return f"event: {feedback.event!r} was forgotten"
     if receipt.leaves and feedback.chunk is not None:

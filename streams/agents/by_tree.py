@@ -18,7 +18,7 @@ from memory.errors import BanyanError, RecordError, StoreDamagedError, StoreVers
 from memory.model import TreeId
 from streams import tracing
 from streams.dead_letters import DeadLetters
-from streams.deliveries import Delivery
+from streams.deliveries import Delivery, Later
 from streams.retrying import Retry
 from streams.schema_versions import check_schema
 
@@ -66,6 +66,8 @@ class ByTree(ABC, Generic[Said]):
         self.log = log
         self.events: Counter[str] = Counter()
         """Messages by what became of them, since the process started."""
+        self._later: list[Later] = []
+        """Of the batch in hand."""
 
     @abstractmethod
     async def deal(self, tree: TreeId, group: Sequence[Taken[Said]]) -> Counter[str]:
@@ -76,14 +78,18 @@ class ByTree(ABC, Generic[Said]):
             BanyanError: none of them can be: it is the tree.
         """
 
-    async def take(self, deliveries: Sequence[Delivery], *, committed: Callable[[], None] = lambda: None) -> None:
+    async def take(self, deliveries: Sequence[Delivery], *, committed: Callable[[], None] = lambda: None) -> Sequence[Later]:
         """
         Deal with messages, those about one tree in the given order.
+
+        Returns:
+            Those that `deal` has put off.
 
         Raises:
             StoreDamagedError, StoreVersionError: the process is to end; nothing may be acknowledged.
         """
         topic = deliveries[0].topic if deliveries else ""
+        self._later = []
         groups: dict[TreeId, list[Taken[Said]]] = {}
         for each in deliveries:
             try:
@@ -100,7 +106,10 @@ class ByTree(ABC, Generic[Said]):
         committed()
         dead = await self.retry("sending dead letters", self._dead.flush)
         self.events.update(statuses)
-        self.log.info("batch", topic=topic, records=len(deliveries), trees=len(groups), **statuses, dead_letters=dead)
+        later = self._later
+        put_off = {"put_off": len(later)} if later else {}
+        self.log.info("batch", topic=topic, records=len(deliveries), trees=len(groups), **statuses, **put_off, dead_letters=dead)
+        return later
 
     async def _dealt(self, tree: TreeId, group: Sequence[Taken[Said]]) -> Counter[str]:
         try:
@@ -112,8 +121,12 @@ class ByTree(ABC, Generic[Said]):
                 self.give_up(taken.delivery, error)
             return Counter()
 
-    def give_up(self, delivery: Delivery, error: Exception) -> None:
+    def give_up(self, delivery: Delivery, error: Exception, *, attempts: int = 1) -> None:
         """Make a message a dead letter."""
-        letter = self._dead.put(delivery, error)
+        letter = self._dead.put(delivery, error, attempts=attempts)
         if self._dead.told:
-            self.log.warning("dead letter", at=delivery.place, error=letter.error, attempts=1)
+            self.log.warning("dead letter", at=delivery.place, error=letter.error, attempts=attempts)
+
+    def put_off(self, delivery: Delivery, seconds: float) -> None:
+        """Have a message of the batch in hand come again."""
+        self._later.append(Later(delivery, seconds))

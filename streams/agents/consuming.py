@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from streams.acknowledging import Message
 from streams.agents.lanes import Lanes
-from streams.deliveries import Delivery, delivery
+from streams.deliveries import Delivery, Later, delivery
 
 if TYPE_CHECKING:
     from streams.pipelines import Ingesting
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Takes(Protocol):
     """What batches of one topic are given to."""
 
-    async def take(self, deliveries: Sequence[Delivery], *, committed: Callable[[], None]) -> None:
-        """See `streams.agents.batches.Batches.take`."""
+    async def take(self, deliveries: Sequence[Delivery], *, committed: Callable[[], None]) -> Sequence[Later] | None:
+        """See `streams.agents.batches.Batches.take`; returns what is to be given again, if anything."""
 
 
 Chosen = Callable[["Ingesting"], Takes]
@@ -68,6 +68,11 @@ async def _work(lanes: Lanes, runtime: Runtime[Ingesting], chosen: Chosen) -> No
         deliveries = [message.delivery for message in messages]
         with runtime.batch(deliveries):
             pipeline = await runtime.pipeline()
-            await chosen(pipeline).take(deliveries, committed=lanes.committed)
-            acknowledged = lanes.settle(messages)
+            later = await chosen(pipeline).take(deliveries, committed=lanes.committed) or ()
+            waits = {(each.delivery.partition, each.delivery.offset): each.seconds for each in later}
+            places = [(message.delivery.partition, message.delivery.offset) for message in messages]
+            for message, place in zip(messages, places, strict=True):
+                if place in waits:
+                    lanes.put_off(message, waits[place])
+            acknowledged = lanes.settle([each for each, place in zip(messages, places, strict=True) if place not in waits])
         runtime.acknowledged(acknowledged)

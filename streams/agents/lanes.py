@@ -140,6 +140,16 @@ class Lanes:
         self._left.set()
         return taken
 
+    def put_off(self, message: Message, seconds: float) -> None:
+        """What was taken waits outside of its lane, holding up nothing but acknowledgements, and then stands at the lane's end."""
+        asyncio.get_running_loop().call_later(seconds, self._again, message)
+
+    def _again(self, message: Message) -> None:
+        self._lanes.setdefault(_tree_of(message.delivery), deque()).append(message)
+        self._bytes += len(message.delivery.value or b"")
+        self.waiting += 1
+        self._came.set()
+
     def committed(self) -> None:
         """A batch is in the store: reading may go on."""
         self._ended.set()

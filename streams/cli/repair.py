@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -118,6 +119,8 @@ class _Repairing:
         from streams.repairing import KnownLetters, put_back, send_pending, weigh_again  # noqa: PLC0415
 
         settings = self._session.settings
+        # What has not come by now is not on the way.
+        settings = replace(settings, worker=replace(settings.worker, feedback_wait=timedelta(0)))
         ingesting = await open_ingesting(settings, dead=KnownLetters, repeats=False)
         try:
             with self._session.output.progress("repairing", total=self._total) as progress:

@@ -35,6 +35,7 @@ from memory.service.pool import SummaryPool
 from memory.service.weighing import Weighing
 from streams.agents.batches import Batches
 from streams.agents.consuming import consume
+from streams.agents.early import Early
 from streams.agents.opinions import Opinions
 from streams.dead_letters import DeadLetters, DeadLetterShare, decode_envelope
 from streams.events import decode, encode
@@ -304,7 +305,8 @@ class WorkerLife(Life):
             log=simulation.log,
         )
         weighing = Weighing(store=world.store, clock=world.clock)
-        opinions = Opinions(weighing=weighing, dead=dead, retry=batches.retry, log=simulation.log)
+        early = Early(world.clock, settings.worker.feedback_wait)
+        opinions = Opinions(weighing=weighing, early=early, dead=dead, retry=batches.retry, log=simulation.log)
         erasures = erasing(world, jobs=jobs, dead=dead, retry=batches.retry, log=simulation.log)
         return Ingesting(batches, opinions, erasures, world.views, AsyncExitStack())
 

@@ -17,7 +17,7 @@ from streams.acknowledging import Message
 from streams.agents import lanes as lanes_module
 from streams.agents.consuming import consume
 from streams.agents.lanes import CALM, TURN, Lanes
-from streams.deliveries import Delivery
+from streams.deliveries import Delivery, Later
 from streams.runtime import Runtime
 from streams.settings import Settings
 from tests.fakes.virtual_time import run_virtually
@@ -333,5 +333,39 @@ def test_draining_begins_no_batch_and_leaves_the_rest_to_others() -> None:
         assert len(partition.acknowledged) == count > 0
         consuming.cancel()
         await asyncio.gather(consuming, return_exceptions=True)
+
+    run_virtually(main())
+
+
+def test_what_is_put_off_comes_again_in_its_time_and_holds_up_acknowledgements_alone() -> None:
+    class Putting(Worker):
+        """Puts one record off, twice."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.tries: list[float] = []
+
+        async def take(self, deliveries: Sequence[Delivery], *, committed: Callable[[], None]) -> Sequence[Later]:  # type: ignore[override]
+            await super().take(deliveries, committed=committed)
+            early = [each for each in deliveries if each.offset == 3]
+            self.tries += [asyncio.get_running_loop().time() for _ in early]
+            return [Later(each, 10.0) for each in early] if len(self.tries) < 3 else []
+
+    async def main() -> None:
+        worker = Putting()
+
+        async def opened(_settings: Settings) -> Any:
+            return worker
+
+        partition = Partition(evenly("t", 10.0, 5.0))
+        consuming = asyncio.ensure_future(consume(partition, Runtime(Settings(), cast("Any", opened))))
+        await asyncio.sleep(9)
+        assert partition.acknowledged == [0, 1, 2]
+        assert len(worker.done) == len(partition.arrivals), "all others are dealt with meanwhile"
+        await consuming
+        assert partition.acknowledged == list(range(len(partition.arrivals)))
+        first, second, third = worker.tries
+        assert second - first == pytest.approx(10, abs=0.1)
+        assert third - second == pytest.approx(10, abs=0.1)
 
     run_virtually(main())

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import structlog
 
 from memory.errors import RecordError, StoreUnavailableError
-from memory.model import EventId
+from memory.model import EventId, TreeId
 from memory.service.weighing import Weighing
 from memory.structures.weights import APPROVALS
+from streams.agents.early import WAIT_FIRST, WAIT_MAX, WAITING_OF_A_TREE_MAX, Early
 from streams.agents.opinions import Opinions
 from streams.dead_letters import DeadLetters, DeadLetterShare, decode_envelope
 from streams.deliveries import Delivery
 from streams.retrying import Retry
+from tests.fakes.clock import FakeClock
 from tests.fakes.producer import FakeProducer
 from tests.fakes.world import TREE, World, turn
 
@@ -34,10 +37,16 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 class Parts:
     """The handler over a real store."""
 
-    def __init__(self, world: World, weighing: Weighing | None = None, share: DeadLetterShare | None = None) -> None:
+    def __init__(
+        self, world: World, weighing: Weighing | None = None, share: DeadLetterShare | None = None, wait: float = 0.0
+    ) -> None:
+        self.clock = FakeClock()
+        self.early = Early(self.clock, timedelta(seconds=wait))
         self.producer = FakeProducer()
         self.dead = DeadLetters(self.producer, "dead", world.clock, share)
-        self.opinions = Opinions(weighing=weighing or world.weighing, dead=self.dead, retry=Retry(world.clock, LOG), log=LOG)
+        self.opinions = Opinions(
+            weighing=weighing or world.weighing, early=self.early, dead=self.dead, retry=Retry(world.clock, LOG), log=LOG
+        )
 
     def letters(self) -> list[tuple[int, str, str]]:
         read = [decode_envelope(message.value or b"") for message in self.producer.of("dead")]
@@ -90,7 +99,10 @@ async def test_what_cannot_be_weighed_is_a_dead_letter_and_the_rest_goes_in(worl
         (5, "record"),
         (6, "banyan-schema"),
     ]
-    assert "'gone' is not in the tree" in {offset: reason for offset, _, reason in parts.letters()}[1]
+    assert (
+        "'gone' is not in the tree; once it is there, `banyan dead-letters replay`"
+        in {offset: reason for offset, _, reason in parts.letters()}[1]
+    )
 
 
 class _Away(Weighing):
@@ -117,3 +129,53 @@ async def test_feedback_on_what_is_not_in_ends_no_worker_and_says_nothing_about_
     assert parts.dead.counts == {"feedback": 40}
     parts.dead.put(message(41), RecordError("text", "is empty"))
     assert await parts.dead.flush() == 1, "one bad record of one: too few to judge"
+
+
+async def test_what_comes_before_what_it_is_about_waits_for_it_and_nothing_waits_behind_it(world: World) -> None:
+    parts = Parts(world, wait=60)
+    early = [message(0, event="e2"), message(1, tree="new")]
+    later = await parts.opinions.take([early[0], message(2), early[1]])
+    assert [each.delivery for each in later] == early
+    assert {each.seconds for each in later} == {WAIT_FIRST}
+    assert await approvals(world) == 1.0, "what came after it is in"
+    assert parts.opinions.events == {"accepted": 1}
+    await world.put(turn(2))
+    await world.put(turn(0, tree=TreeId("new")))
+    assert await parts.opinions.take(early) == []
+    assert await approvals(world, "e2") == 1.0
+    assert parts.opinions.events == {"accepted": 3}
+    assert (parts.letters(), len(parts.early)) == ([], 0)
+
+
+async def test_what_it_is_about_is_not_waited_for_for_ever(world: World) -> None:
+    parts = Parts(world, wait=60)
+    waits: list[float] = []
+    while later := await parts.opinions.take([message(0, event="never"), message(1, tree="nowhere")]):
+        assert len(later) == 2
+        waits.append(later[0].seconds)
+        await parts.clock.advance(later[0].seconds)
+    assert parts.clock.monotonic() == pytest.approx(60)
+    assert waits[:5] == [WAIT_FIRST, 1, 2, 4, WAIT_MAX]
+    assert [(offset, error) for offset, error, _ in parts.letters()] == [(0, "event"), (1, "TreeNotFoundError")]
+    assert all("once it is there, `banyan dead-letters replay` puts this in" in reason for _, _, reason in parts.letters())
+    letter = decode_envelope(parts.producer.of("dead")[0].value or b"")
+    assert letter.attempts == len(waits) + 1
+    assert len(parts.early) == 0
+
+
+async def test_one_tree_cannot_take_all_the_room_to_wait(world: World) -> None:
+    parts = Parts(world, wait=60)
+    later = await parts.opinions.take([message(number, event="never") for number in range(WAITING_OF_A_TREE_MAX + 5)])
+    assert len(later) == WAITING_OF_A_TREE_MAX
+    assert len(parts.letters()) == 5
+    assert len(await parts.opinions.take([message(1_000, tree="other")])) == 1
+    # Those whose partition is another worker's now never come again.
+    await parts.clock.advance(121)
+    assert len(await parts.opinions.take([message(2_000, event="never")])) == 1
+    assert len(parts.early) == 1
+
+
+async def test_what_has_gone_or_never_will_be_is_not_waited_for(world: World) -> None:
+    parts = Parts(world, wait=60)
+    assert await parts.opinions.take([message(0, chunk=7), message(1, verdict="well")]) == []
+    assert [(offset, error) for offset, error, _ in parts.letters()] == [(1, "verdict"), (0, "chunk")]

@@ -19,6 +19,7 @@ from memory.model import TreeId
 from memory.service.ingest import Ingest
 from memory.settings import IngestSettings
 from streams.agents.batches import Batches
+from streams.agents.early import Early
 from streams.agents.opinions import Opinions
 from streams.dead_letters import DeadLetters
 from streams.deliveries import Delivery
@@ -69,7 +70,8 @@ def ingesting(world: World, labels: FakeLabels | None = None) -> Ingesting:
     )
     dead = DeadLetters(producer, "dead", world.clock)
     batches = Batches(ingest=ingest, store=world.store, jobs=jobs, dead=dead, clock=world.clock, limits=LIMITS, log=LOG)
-    opinions = Opinions(weighing=world.weighing, dead=dead, retry=batches.retry, log=LOG)
+    early = Early(world.clock, timedelta(0))
+    opinions = Opinions(weighing=world.weighing, early=early, dead=dead, retry=batches.retry, log=LOG)
     erasures = erasing(world, jobs=jobs, dead=dead, retry=batches.retry, log=LOG)
     return Ingesting(batches, opinions, erasures, world.views, AsyncExitStack())
 
