@@ -17,7 +17,8 @@ export const weight = (node) => Math.max(1, node.descendants ?? 0);
  */
 export function layout(root, forced = new Set()) {
   const arcs = [];
-  const place = (node, from, to, level, hue) => {
+  // Colours begin where the tree first parts: one or two topics at the top would leave all of it of one colour.
+  const place = (node, from, to, level, hue, coloured) => {
     const children = node.children ?? [];
     if (!children.length) return;
     const span = to - from;
@@ -29,20 +30,21 @@ export function layout(root, forced = new Set()) {
     const free = total - children.reduce((sum, child) => sum + (widened.has(child.id) ? weight(child) : 0), 0);
     let at = from;
     let rest = node.hidden ?? 0;
+    const parts = children.length + rest > 2;
     for (const child of children) {
       const size = widened.get(child.id) ?? (free > 0 ? ((span - taken) * weight(child)) / free : 0);
       if (size < SMALLEST && !forced.has(child.id)) {
         rest += 1;
         continue;
       }
-      const own = level === 1 ? GREEN + (HUES * (at + size / 2)) / TURN : hue;
+      const own = coloured ? hue : GREEN + (HUES * (at + size / 2)) / TURN;
       arcs.push({ node: child, parent: node, from: at, to: at + size, level, hue: own, rest: 0 });
-      place(child, at, at + size, level + 1, own);
+      place(child, at, at + size, level + 1, own, coloured || parts);
       at += size;
     }
     if (rest > 0 && to - at > SMALLEST) arcs.push({ node, parent: node, from: at, to, level, hue, rest });
   };
-  place(root, 0, TURN, 1, GREEN);
+  place(root, 0, TURN, 1, GREEN, false);
   return arcs;
 }
 

@@ -8,6 +8,7 @@ const LEVELS_MIN = 2;
 const LABELS_MAX = 70;
 const GROWN_MS = 1_600;
 const SENTENCE_MIN = 9; // characters below which half a word says nothing
+const SAID = /^[^:]{1,60} \(\d{4}-\d\d-\d\d\): /; // who and when: what was said is worth the room
 const WIDE = 8.5; // of a letter, in the picture's units
 
 export class Rings {
@@ -146,7 +147,7 @@ export class Rings {
       const long = (arc.to - arc.from) * ((inner + outer) / 2);
       const along = long > 84 && outer - inner > 22;
       if (!along && (long < 19 || outer - inner < 44)) continue;
-      const words = arc.rest ? `${number(arc.rest)} more` : fitted(title(arc.node), Math.floor((along ? long - 14 : outer - inner - 12) / WIDE));
+      const words = arc.rest ? `${number(arc.rest)} more` : fitted(title(arc.node).replace(SAID, ""), Math.floor((along ? long - 24 : outer - inner - 22) / WIDE));
       if (!words) continue;
       const id = `along-${drawn.length}`;
       const d = along ? baseline(arc.from, arc.to, (inner + outer) / 2) : spoke(arc.from, arc.to, inner, outer);

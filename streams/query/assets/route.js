@@ -7,8 +7,9 @@ const WORDS = {
   enter: ["goes in", "good"],
   attach: ["stays here", "warn"],
   expand: ["makes a topic of both", "good"],
-  stay: ["placed otherwise", "warn"],
+  stay: ["not by likeness", ""],
 };
+const BESIDE = ["goes here", "good"]; // nothing below is gone into, though it is near enough: a last layer, or the greatest depth
 
 /** The nodes that decisions speak of, by id; those that are gone by now are left out. */
 export async function named(tree, found, signal) {
@@ -23,15 +24,18 @@ export async function named(tree, found, signal) {
 export function decisions(found, texts, { on, end = null }) {
   const top = Math.max(1, ...found.map((each) => Math.max(each.similarity, each.threshold)));
   const share = (value) => `${Math.max(0, Math.min(100, (value / top) * 100)).toFixed(1)}%`;
-  const steps = found.map((each) => {
+  const steps = found.map((each, at) => {
     const best = each.best ? texts.get(each.best) : null;
-    const [said, tone] = WORDS[each.decision] ?? [each.decision, "warn"];
+    const near = each.decision === "attach" && each.best !== null && each.similarity >= each.threshold;
+    const [said, tone] = near ? BESIDE : (WORDS[each.decision] ?? [each.decision, "warn"]);
+    const where = each.decision === "stay" ? `Step ${at + 1}` : `Depth ${each.depth}`;
+    const nothing = each.note ? null : el("p", { class: "muted" }, "There was nothing below to compare with.");
     const measured = each.best !== null && Number.isFinite(each.similarity);
     return el(
       "li",
       { class: `step ${tone}` },
-      el("div", { class: "step-head" }, el("span", { class: "step-depth" }, `Depth ${each.depth}`), el("span", { class: `badge ${tone}` }, said)),
-      each.best ? button(shorten(best ? title(best) : `${each.best} (gone by now)`, 120), () => best && on.select(best.id), { kind: "link", "aria-disabled": best ? null : "true" }) : el("p", { class: "muted" }, "There was nothing below to compare with."),
+      el("div", { class: "step-head" }, el("span", { class: "step-depth" }, where), el("span", { class: `badge ${tone}` }, said)),
+      each.best ? button(shorten(best ? title(best) : `${each.best} (gone by now)`, 120), () => best && on.select(best.id), { kind: "link", "aria-disabled": best ? null : "true" }) : nothing,
       measured
         ? el(
             "div",
@@ -43,7 +47,7 @@ export function decisions(found, texts, { on, end = null }) {
       measured
         ? el("p", { class: "step-figures" }, el("span", {}, "similarity ", el("b", {}, each.similarity.toFixed(3))), el("span", {}, each.similarity >= each.threshold ? "≥" : "<"), el("span", {}, "threshold ", el("b", {}, each.threshold.toFixed(3))))
         : null,
-      each.note ? el("p", { class: "muted" }, each.note) : null,
+      each.note ? el("p", { class: "muted" }, `${each.note[0].toUpperCase()}${each.note.slice(1)}.`) : null,
     );
   });
   return el("ol", { class: "steps" }, steps, end ? el("li", { class: "step-end muted" }, end) : null);
