@@ -37,9 +37,14 @@ while each <= #order do
   if brief then
     documents[#documents + 1] = {string.sub(key, prefix), redis.call('HGET', key, 'words') or '', seen[key]}
   end
-  local row = brief and {} or redis.call('HMGET', key, 'vector', 'words', 'info', 'line', 'place')
+  local row = {}
+  if not brief and each > found then -- a neighbour: where it stands is known
+    row = redis.call('HMGET', key, 'vector', 'words', 'info')
+  elseif not brief then
+    row = redis.call('HMGET', key, 'vector', 'words', 'info', 'line', 'place')
+  end
   if row[1] then
-    local rank = -1
+    local rank = ranks[key] or -1
     if row[4] then
       local line = ARGV[3] .. row[4]
       rank = ranks[key] or redis.call('ZRANK', line, row[5])

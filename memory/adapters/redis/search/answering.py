@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from memory.adapters.redis.search.documents import Info, counted, event_of, info_decoder, moment, vectors
+from memory.adapters.redis.search.documents import Info, event_of, info_decoder, vectors
 from memory.adapters.redis.search.querying import idf
-from memory.model import Mark, NodeId, NodeKind, Vector
-from memory.ports.index import Candidate
+from memory.model import NodeId, Vector
+from memory.ports.index import Candidates
+
+NO_TIME = np.datetime64("NaT", "us").astype(np.int64).item()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,55 +29,6 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """Documents as the server gave them, in columns."""
-
-    nodes: list[NodeId]
-    infos: list[Info]
-    ranks: list[int]
-    dense: NDArray[np.float32]
-    lexical: list[float]
-
-    @classmethod
-    def of(cls, rows: Sequence[Sequence[bytes | int]], generation: str, vector: Vector, statistics: Statistics) -> Read:
-        """
-        Documents with both scores.
-
-        Args:
-            rows: node, vector, words, info and rank of each.
-            generation: of the tree's index.
-            vector: (d,) float32, the question's.
-            statistics: of its words.
-        """
-        if not rows:
-            return cls([], [], [], np.zeros(0, np.float32), [])
-        columns = list(zip(*rows, strict=True))
-        return cls(
-            [NodeId(node.decode()) for node in columns[0]],
-            [info_decoder.decode(info) for info in columns[3]],
-            list(columns[4]),
-            vectors(columns[1], len(vector)) @ vector,
-            bm25(columns[2], generation, statistics),
-        )
-
-    def candidate(self, row: int) -> Candidate:
-        """One of them."""
-        info = self.infos[row]
-        return Candidate(
-            node=self.nodes[row],
-            kind=NodeKind.LEAF if info.leaf else NodeKind.SUMMARY,
-            mark=Mark(info.mark),
-            dense=float(self.dense[row]),
-            lexical=self.lexical[row],
-            event_id=event_of(info),
-            sequence=info.sequence,
-            position=self.ranks[row],
-            speaker=info.speaker,
-            at=moment(info.at),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Reply:
     """What the server read, and what BM25 needs to know."""
 
@@ -85,10 +37,24 @@ class Reply:
     statistics: Statistics
     rows: Sequence[Sequence[bytes | int]]
 
-    def candidates(self, generation: str, vector: Vector) -> list[Candidate]:
-        """The documents with both scores."""
-        read = Read.of(self.rows, generation, vector, self.statistics)
-        return [read.candidate(row) for row in range(len(read.nodes))]
+    def candidates(self, generation: str, vector: Vector) -> Candidates:
+        """The documents with both scores: node, vector, words, info and rank of each, as the script gives them."""
+        if not self.rows:
+            return Candidates.of(())
+        names, packed, words, said, ranks = zip(*self.rows, strict=True)
+        infos: list[Info] = list(map(info_decoder.decode, said))
+        return Candidates(
+            nodes=[NodeId(name.decode()) for name in names],
+            leaves=np.array([info.leaf for info in infos], np.bool_),
+            marks=np.array([info.mark for info in infos], np.int64),
+            dense=(vectors(packed, len(vector)) @ vector).astype(np.float64),
+            lexical=np.array(bm25(words, generation, self.statistics)),
+            event_ids=list(map(event_of, infos)),
+            sequences=[info.sequence for info in infos],
+            positions=np.array(ranks, np.int64),
+            speakers=[info.speaker for info in infos],
+            times=np.array([NO_TIME if info.at is None else info.at for info in infos], np.int64).view("datetime64[us]"),
+        )
 
 
 def best(
@@ -115,14 +81,19 @@ def best(
 
 def bm25(words: Sequence[bytes], generation: str, statistics: Statistics) -> list[float]:
     """BM25 of each text (Robertson and Zaragoza 2009, with Lucene's never negative idf); a question's term counts once."""
-    weights = {term: idf(statistics.texts, count) for term, count in statistics.counts.items() if count}
+    weights = {generation.encode() + term: idf(statistics.texts, count) for term, count in statistics.counts.items() if count}
     if not weights:
         return [0.0] * len(words)
     average = statistics.length / max(statistics.texts, 1)
     k1, b = statistics.k1, statistics.b
     scores = []
     for text in words:
-        terms = counted(text, generation)
-        norm = k1 * (1 - b + b * terms.total() / average)
-        scores.append(sum(weight * tf * (k1 + 1) / (tf + norm) for term, weight in weights.items() if (tf := terms[term])))
+        terms = text.split()
+        norm = k1 * (1 - b + b * len(terms) / average)
+        score = 0.0
+        # Few of a text's words are the question's. In order, since sums of floats depend on it.
+        for term in sorted(weights.keys() & terms):
+            tf = terms.count(term)
+            score += weights[term] * tf * (k1 + 1) / (tf + norm)
+        scores.append(score)
     return scores

@@ -94,11 +94,6 @@ def microseconds(at: datetime) -> int:
     return (at - _EPOCH) // _MICROSECOND
 
 
-def moment(at: int | None) -> datetime | None:
-    """The reverse of `microseconds`."""
-    return None if at is None else _EPOCH + timedelta(microseconds=at)
-
-
 def vector_bytes(vector: Vector) -> bytes:
     """(d,) as little-endian float16."""
     return vector.astype("<f2").tobytes()

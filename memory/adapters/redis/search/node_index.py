@@ -134,11 +134,9 @@ class RediSearchNodeIndex(ports.NodeIndex):
                 continue
             candidates = read.candidates(standing.generation, query.vector)
             wanted = set(chosen)
-            return IndexAnswer(
-                seq=found.seq,
-                found=Candidates.of([each for each in candidates if each.node in wanted]),
-                around=Candidates.of([each for each in candidates if each.node not in wanted]),
-            )
+            chosen_rows = [row for row, node in enumerate(candidates.nodes) if node in wanted]
+            other_rows = [row for row, node in enumerate(candidates.nodes) if node not in wanted]
+            return IndexAnswer(seq=found.seq, found=candidates.take(chosen_rows), around=candidates.take(other_rows))
         raise StoreUnavailableError(f"the index of tree {tree!r} is made anew again and again; try again", retry_after=1.0)
 
     async def score(self, tree: TreeId, query: IndexQuery, nodes: Sequence[NodeId]) -> Sequence[ports.Candidate]:  # noqa: D102
