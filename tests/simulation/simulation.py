@@ -18,7 +18,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -29,8 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.adapters.embedded.gate import FileLeases
+from memory.changes import Rewrite, written
 from memory.errors import EmbedderError, SummarizerAnswerError, SummarizerError, TransientError
-from memory.model import EventId, NodeKind
+from memory.model import EventId, Node, NodeId, NodeKind
 from memory.ports.embedder import Purpose
 from memory.ports.summarizer import Summary, SummaryRequest
 from memory.records import Record
@@ -94,6 +95,9 @@ class Simulation:
     lives: int = 0
     offered: dict[str, set[str]] = field(default_factory=dict)
     """Texts by id."""
+    forgets: list[list[tuple[float, list[EventId]]]] = field(default_factory=list)
+    """Of each process, what it forgets, and when it begins to."""
+    forgotten: set[EventId] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.drawn = random.Random(self.seed)
@@ -136,6 +140,7 @@ class Simulation:
         asyncio.get_running_loop().set_task_factory(_tracked)
         processes = self.drawn.randint(1, 3)
         shares = self._shares(processes)
+        self._choose(processes)
         async with asyncio.TaskGroup() as group:
             for number, share in enumerate(shares):
                 group.create_task(self._process(number, share))
@@ -161,11 +166,23 @@ class Simulation:
                 writer.insert(self.drawn.randint(0, len(writer)), record)
         return shares
 
+    def _choose(self, processes: int) -> None:
+        """What is forgotten: in most runs a few records, in some most of them, some by two processes, and one that never comes."""
+        share = self.drawn.choice([0.0, 0.15, 0.15, 0.7])
+        chosen = [EventId(name) for name in self.offered if self.drawn.random() < share]
+        chosen += [EventId("never")] if chosen else []
+        self.forgotten.update(chosen)
+        self.forgets = [[] for _ in range(processes)]
+        while chosen:
+            some = [chosen.pop() for _ in range(min(len(chosen), self.drawn.randint(1, 6)))]
+            for forgetters in self.drawn.sample(self.forgets, self.drawn.randint(1, processes)):
+                forgetters.append((self.drawn.expovariate(0.2), some))
+
     async def _process(self, number: int, share: Sequence[Sequence[Record]]) -> None:
         for life_number in range(LIVES_MAX + 1):
             life = Life(self, f"p{number}.{life_number}", mortal=life_number < LIVES_MAX)
             self.lives += 1
-            await life.spent(life.work(share))
+            await life.spent(life.work(share, self.forgets[number]))
             life.close()
             if not life.dead:
                 return
@@ -175,15 +192,18 @@ class Simulation:
         report = await world.inspect.check(TREE)
         assert report.violations == (), report.violations[:3]
         events = await world.store.events(TREE)
-        assert events.keys() == self.offered.keys()
+        assert events.keys() == self.offered.keys() | self.forgotten
         accepted = Counter(result.id for result in self.results if result.status is EventStatus.ACCEPTED)
         assert {result.id for result in self.results} <= events.keys(), "acknowledged, and not there"
         assert all(count == 1 for count in accepted.values()), accepted
-        receipts = await world.store.receipts(TREE, [EventId(name) for name in self.offered])
+        receipts = await world.store.receipts(TREE, [EventId(name) for name in events])
+        assert {name for name, receipt in receipts.items() if receipt.forgotten} == self.forgotten
+        secrets = {f"number{name[1:]}" for name in self.forgotten}
         nodes = {node.id: node async for node in world.store.all_nodes(TREE)}
         for node in nodes.values():
             assert not node.provisional
             assert not node.pending
+            assert not secrets & set(node.text.replace(",", " ").split()), "something speaks of what was forgotten"
             if node.item is not None:
                 assert node.text in self.offered[node.item.event_id]
                 assert receipts[node.item.event_id].digest == turn(node.item.event_id[1:], node.text).digest
@@ -193,17 +213,32 @@ class Simulation:
                     assert told, "a summary says it covers what it was never told"
                     above = nodes[above.parent] if above.parent else None
         stats = await world.store.stats(TREE)
-        assert (stats.pending, stats.dirty, stats.leaves) == (0, 0, len(self.offered))
+        stays = self.offered.keys() - self.forgotten
+        assert (stats.pending, stats.dirty, stats.leaves, stats.events) == (0, 0, len(stays), len(stays))
+        await self._judge_log(world, nodes)
         await world.indexing.catch_up(TREE)
         indexed = self.index.trees[TREE].entries
-        assert {entry.event_id for entry in indexed.values() if entry.kind is NodeKind.LEAF} == self.offered.keys()
+        assert {entry.event_id for entry in indexed.values() if entry.kind is NodeKind.LEAF} == stays
         texts = await world.texts()
         assert all(entry.text == texts[name] for name, entry in indexed.items())
         assert not world.local._trees, "a lease is held"
         assert not last.gate._counted
         for result in self.results:
+            if result.id in self.forgotten:
+                assert result.seq <= receipts[result.id].seq
+                continue
+            assert result.status is not EventStatus.FORGOTTEN
             assert result.seq == receipts[result.id].seq, "an acknowledgement of another commit"
         self.note(f"end seq={stats.seq} nodes={stats.nodes} rewrites={stats.rewrites}")
+
+    async def _judge_log(self, world: World, nodes: Mapping[NodeId, Node]) -> None:
+        """The change log holds no vector of what is gone, whoever died before it was taken out."""
+        info = await world.store.tree(TREE)
+        assert info.redacted >= info.floor
+        for entry in await world.store.changes(TREE, 0, limit=100_000):
+            for step in written(entry):
+                gone = (step.node if isinstance(step, Rewrite) else step.id) not in nodes
+                assert not (gone and step.vector.any()), "the log has a vector of what was forgotten"
 
     @property
     def digest(self) -> str:
@@ -261,12 +296,14 @@ class Life:
         for part in (self.world.store._writer, self.world.store._readers):  # type: ignore[attr-defined]
             part._connection.close()
 
-    async def work(self, share: Sequence[Sequence[Record]]) -> None:
-        """Several writers and a pool of summaries, as a worker has them."""
+    async def work(self, share: Sequence[Sequence[Record]], forgets: Sequence[tuple[float, Sequence[EventId]]]) -> None:
+        """Several writers, those who forget, and a pool of summaries, as a worker has them."""
         await self.world.start()
         async with asyncio.TaskGroup() as group:
             for records in share:
                 group.create_task(self._write(records))
+            for seconds, events in forgets:
+                group.create_task(self._forget(seconds, events))
         await self.world.pool.stop()
 
     async def _write(self, records: Sequence[Record]) -> None:
@@ -278,6 +315,16 @@ class Life:
         if records:
             await self.world.indexing.catch_up(TREE)
 
+    async def _forget(self, seconds: float, events: Sequence[EventId]) -> None:
+        await asyncio.sleep(seconds)
+        await self.world.ingest.ensure_tree(TREE)
+        while True:
+            with suppress(TransientError):
+                report = await self.world.forgetting.forget(TREE, events)
+                break
+            self.simulation.note("forget again")
+        self.simulation.note(f"forgot {' '.join(events)}: {report.forgotten} {report.unknown} {report.already}")
+
     def _acknowledge(self, results: Sequence[EventResult]) -> None:
         self.simulation.note(f"acknowledged {' '.join(f'{result.id}={result.status}@{result.seq}' for result in results)}")
         self.simulation.results.extend(results)
@@ -288,6 +335,7 @@ class Life:
         await world.start()
         fresh = Freshness(store=world.store, jobs=world.jobs, pool=world.pool, clock=world.clock)
         assert await fresh.wait(TREE, progress=None, seconds=36_000)
+        await world.forgetting.finish(TREE)
         await world.pool.stop()
 
 

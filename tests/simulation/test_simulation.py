@@ -1,5 +1,5 @@
 """
-Many seeds: whatever happened, each event is in once, each summary is fresh, and the serial replay agrees.
+Many seeds: whatever happened, each event is in once, or forgotten, each summary is fresh, and the serial replay agrees.
 
     BANYAN_SIMULATION_SEEDS=5000 BANYAN_SIMULATION_FIRST=1000 python -m pytest tests/simulation -s
 """
@@ -37,7 +37,7 @@ def test_seeds(tmp_path: Path, first: int) -> None:
         seen += _met(simulation)
         shutil.rmtree(tmp_path / str(seed))
     print(f"seeds {first} to {first + CHUNK - 1}: {dict(seen)}")
-    for what in ("died", "again-delivered", "conflict"):
+    for what in ("died", "again-delivered", "conflict", "forgotten", "taken out"):
         assert seen[what], f"no run met: {what}"
 
 
@@ -51,6 +51,8 @@ def _met(simulation: Simulation) -> Counter[str]:
             "again-delivered": statuses["duplicate"],
             "conflict": statuses["conflict"],
             "accepted": statuses["accepted"],
+            "forgotten": statuses["forgotten"],
+            "taken out": sum(" forgot " in line and not line.endswith(": 0 0 0") for line in simulation.history),
         }
     )
 
