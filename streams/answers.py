@@ -131,5 +131,6 @@ def check_json(report: CheckReport) -> dict[str, Any]:
         "seq": report.seq,
         "nodes": report.nodes,
         "replayed": report.replayed,
+        "unverifiable": report.unverifiable,
         "violations": [{"invariant": each.invariant, "node": each.node, "detail": each.detail} for each in report.violations],
     }

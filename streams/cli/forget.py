@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,7 @@ from streams.cli.ingest import wait_for_summaries
 from streams.cli.interrupts import Interrupts
 
 if TYPE_CHECKING:
+    from memory.local import LocalMemory
     from memory.results import ForgetReport
     from streams.forgotten_letters import Purged
     from streams.remote import RemoteMemory
@@ -26,6 +28,7 @@ _STOPPING = "what is forgotten by now stays so; Ctrl-C again ends at once"
 _NOT_WAITING = "not waiting for the summaries any longer; Ctrl-C again ends at once"
 _PENDING_EVERY = 0.5  # seconds
 _SHOWN = 5
+_SENT_TOGETHER = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +78,8 @@ async def forget(
     Forget turns and documents of TREE for good: texts, summaries made from them, vectors.
 
     When it returns they are in no answer and in no file of the store, and summaries that had covered them have been made anew. An
-    event that is not there is not taken either when it comes. Dead letters go too where BANYAN_BROKER is set. What Kafka topics,
-    backups and a model's provider still have is in docs/forgetting.md.
+    event that is not there is not taken either when it comes. Where BANYAN_BROKER is set, dead letters go too, and what `banyan
+    repair` reads has it. What Kafka topics, backups and a model's provider still have is in docs/forgetting.md.
     """
     chosen = _selection(tree_name, events, conversation, before)
     if not yes and not session.output.as_json and sys.stdin.isatty() and sys.stderr.isatty():
@@ -86,16 +89,19 @@ async def forget(
     with Interrupts(session.output, _STOPPING) as interrupts:
         # Nothing is embedded but the summaries that are made anew.
         async with session.asked(mode="index" if no_wait else "search", summaries=not no_wait) as memory:
-            report = await memory.forget(tree_name, **chosen.options)
+            report = await _forget(session, memory, chosen)
             purged = None if interrupts.stop.is_set() else await _without_letters(session, chosen)
             _tell(session, chosen, report)
             fresh = True
             if report is not None and not no_wait and not interrupts.stop.is_set():
                 interrupts.message = _NOT_WAITING
                 if isinstance(memory, LocalMemory):
-                    fresh = await wait_for_summaries(session, memory, interrupts.stop, tree=tree_name)
+                    # Some were made while others were still forgotten: a number said now would not be theirs.
+                    fresh = await wait_for_summaries(session, memory, interrupts.stop, tree=tree_name, counting=False)
                 else:
                     fresh = await _until_clean(session, memory, tree_name, interrupts.stop)
+                if fresh and report.summaries_remade:
+                    session.output.note("its summaries are up to date")
         if session.output.as_json:
             session.output.emit(_json(chosen, report, purged, fresh=fresh and report is not None and not no_wait))
         elif purged is not None:
@@ -122,6 +128,56 @@ def _selection(tree: str, events: Sequence[str], conversation: str | None, befor
     if not events:
         when = parse_forget({"id": "forget", "conversation": conversation, "before": before}, tree=tree).before
     return _Selection(tree=tree, events=tuple(dict.fromkeys(events)), conversation=conversation, before=when)
+
+
+async def _forget(session: Session, memory: LocalMemory | RemoteMemory, chosen: _Selection) -> ForgetReport | None:
+    """Forget; where a broker is set, say so by the events' ids on the topic too, for a store that has to be repaired."""
+    from memory.local import LocalMemory  # noqa: PLC0415
+
+    if not isinstance(memory, LocalMemory) or not session.is_set("broker"):
+        return await memory.forget(chosen.tree, **chosen.options)
+    events = await _ids(memory, chosen)
+    report = await memory.forget(chosen.tree, **({"events": events} if events else chosen.options))
+    await _say(session, chosen.tree, events)
+    return report
+
+
+async def _ids(memory: LocalMemory, chosen: _Selection) -> Sequence[str]:
+    from memory.records import tree_id  # noqa: PLC0415
+
+    forgetting, tree = memory.parts.forgetting, tree_id(chosen.tree)
+    if chosen.conversation is not None:
+        return await forgetting.of_conversation(tree, chosen.conversation)
+    if chosen.before is not None:
+        return await forgetting.before(tree, chosen.before)
+    return chosen.events
+
+
+async def _say(session: Session, tree: str, events: Sequence[str]) -> None:
+    from memory.records import Forget  # noqa: PLC0415
+    from streams.broker import Broker, need_kafka, open_admin  # noqa: PLC0415
+    from streams.producing import Producer  # noqa: PLC0415
+    from streams.record_messages import message_of  # noqa: PLC0415
+    from streams.topics import TopicsMissingError, require, topics  # noqa: PLC0415
+
+    need_kafka()
+    broker, names, at = Broker.of(session.settings), topics(session.settings.kafka), datetime.now(UTC)
+    admin = await open_admin(broker)
+    try:
+        await require(admin, [names.forgets.name], broker.address)
+    except TopicsMissingError:
+        return
+    finally:
+        await admin.close()
+    producer = await Producer(broker).start()
+    try:
+        for first in range(0, len(events), _SENT_TOGETHER):
+            await producer.send(
+                message_of(names, Forget(tree=tree, id=f"forget-{uuid.uuid4()}", event=event, at=at))
+                for event in events[first : first + _SENT_TOGETHER]
+            )
+    finally:
+        await producer.stop()
 
 
 async def _without_letters(session: Session, chosen: _Selection) -> Purged | None:
@@ -167,16 +223,11 @@ def _tell(session: Session, chosen: _Selection, report: ForgetReport | None) -> 
         return
     if output.as_json:
         return
-    summaries = [
-        said
-        for said, count in (
-            (f"{counted(report.summaries_gone, 'summary')} went with them", report.summaries_gone),
-            (f"{report.summaries_remade:,} are made anew", report.summaries_remade),
-        )
-        if count
-    ]
-    gone = f"{counted(report.forgotten, 'event')} forgotten ({counted(report.leaves, 'leaf')})"
-    output.show("; ".join([gone, *summaries]))
+    gone = [counted(count, what) for count, what in ((report.leaves, "leaf"), (report.summaries_gone, "summary")) if count]
+    said = [f"{counted(report.forgotten, 'event')} forgotten"]
+    said += [f"gone: {' and '.join(gone)}"] if gone else []
+    said += [f"to be made again of what is left: {counted(report.summaries_remade, 'summary')}"] if report.summaries_remade else []
+    output.show("; ".join(said))
     if report.already:
         output.note(f"{counted(report.already, 'event')} had been forgotten before")
     if report.unknown:

@@ -127,9 +127,18 @@ class _Waits:
             )
 
 
-async def wait_for_summaries(session: Session, memory: LocalMemory, stop: asyncio.Event, *, tree: str | None = None) -> bool:
+async def wait_for_summaries(
+    session: Session, memory: LocalMemory, stop: asyncio.Event, *, tree: str | None = None, counting: bool = True
+) -> bool:
     """
     Wait, with progress, until every summary of a tree, or of all, is up to date or `stop` is set.
+
+    Args:
+        session: of the command.
+        memory: of which the summaries are.
+        stop: ends the wait.
+        tree: which; None waits for all.
+        counting: whether to say how many were made meanwhile.
 
     Returns:
         False when some were given up or not waited for; that has been said on standard error.
@@ -170,7 +179,7 @@ async def wait_for_summaries(session: Session, memory: LocalMemory, stop: asynci
         )
         return False
     done = memory.summary_counts.done - before
-    if done:
+    if done and counting:
         session.output.note(f"{counted(done, 'summary')} made in {duration(time.monotonic() - started)}")
     return True
 

@@ -117,6 +117,10 @@ async def check(tree_name: str, session: Session) -> int:
         session.output.emit(check_json(report))
         return Exit.OK if report.clean else Exit.FOUND
     looked = f"{counted(report.nodes, 'node')} and {counted(report.replayed, 'placement')} looked at, up to commit {report.seq:,}"
+    if report.unverifiable:
+        looked += (
+            f"; {counted(report.unverifiable, 'placement')} cannot be compared any more, because something was forgotten after them"
+        )
     if report.clean:
         session.output.show(f"[green]✔[/green] {tree_name} is sound: {looked}")
         return Exit.OK

@@ -50,6 +50,10 @@ def assert_gone(banyan: Banyan, file: str, structure: str = "memtree") -> None:
     assert found(banyan) == []
     checked = banyan("check", "t", "--json")
     assert (checked.code, checked.value["violations"]) == (0, [])
+    assert (checked.value["replayed"], checked.value["unverifiable"]) == (0, 26)
+    assert "26 placements cannot be compared any more, because something was forgotten after them" in " ".join(
+        banyan("check", "t").out.split()
+    )
     again = banyan("ingest", file, "--structure", structure, "--json")
     assert (again.code, again.value["accepted"], again.value["forgotten"]) == (0, 0, 2)
     assert found(banyan) == []
@@ -82,7 +86,7 @@ def test_a_conversation_goes_in_words_for_people_and_an_import_does_not_bring_it
     file = filled(banyan)
     gone = banyan("forget", "t", "--conversation", "private")
     assert gone.code == 0, gone.err
-    assert gone.out.startswith("2 events forgotten (2 leaves)")
+    assert gone.out.startswith("2 events forgotten; gone: 2 leaves")
     assert_gone(banyan, file)
     again = banyan("forget", "t", "--conversation", "private")
     assert (again.code, "there was nothing: conversation 'private' of t" in again.err) == (0, True)
@@ -109,6 +113,10 @@ def test_an_event_that_has_not_come_is_not_taken_when_it_comes(banyan: Banyan) -
     filled(banyan)
     gone = banyan("forget", "t", "--event", "later")
     assert (gone.code, "1 event had not come, and will not be taken" in gone.err) == (0, True)
+    below_others = banyan("forget", "t", "--event", "id-3")
+    assert below_others.out.startswith("1 event forgotten; gone: 1 leaf")
+    assert "to be made again of what is left: " in below_others.out
+    assert below_others.err == "its summaries are up to date\n", "no number of summaries that is another than before"
     later = banyan.write("later.jsonl", [{"tree": "t", "id": "later", "text": "a secret"}])
     taken = banyan("ingest", later)
     assert (taken.code, "1 forgotten, not taken" in taken.out) == (0, True)
