@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-from memory.adapters.openai.client import Endpoint
-from memory.adapters.openai.model import ChatAdapter
-from memory.adapters.openai.structured import StructuredChat
+from memory.adapters.openai.structured import StructuredAdapter
 from memory.errors import LabelError
 from memory.ports import labels as ports
 from memory.ports.labels import Labels
@@ -47,36 +44,13 @@ ANSWERS_MAX: Final = 3
 """Answers that are asked for until one is of the form."""
 
 
-class OpenAILabels(ChatAdapter[StructuredChat], ports.LabelExtractor):
-    """
-    Labels by a chat model over the OpenAI API.
+class OpenAILabels(StructuredAdapter, ports.LabelExtractor):
+    """Labels by a chat model over the OpenAI API; made as `StructuredAdapter` says."""
 
-    Args:
-        model: the model's name at the server.
-        endpoint: where it is; asked as patiently as `StructuredChat` does.
-        sleep: waits between tries.
-
-    Raises:
-        SettingError: no model's name, the library openai is missing, there is no key, or the address is none.
-    """
-
-    def __init__(
-        self,
-        *,
-        model: str,
-        endpoint: Endpoint,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        chat = StructuredChat(
-            model=model,
-            endpoint=endpoint,
-            variable="BANYAN_LABELS",
-            error=LabelError,
-            form="placements",
-            schema=SCHEMA,
-            sleep=sleep,
-        )
-        super().__init__(chat)
+    VARIABLE = "BANYAN_LABELS"
+    ERROR = LabelError
+    FORM = "placements"
+    SCHEMA = SCHEMA
 
     @property
     def texts_max(self) -> int:

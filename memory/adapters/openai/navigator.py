@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from memory.adapters.openai.client import Endpoint
-from memory.adapters.openai.model import ChatAdapter
-from memory.adapters.openai.structured import StructuredChat
+from memory.adapters.openai.structured import StructuredAdapter
 from memory.errors import NavigatorError
 from memory.ports import navigator as ports
 from memory.ports.navigator import Action, Choice, Situation, WalkStep
@@ -88,39 +84,18 @@ _ACTION = re.compile(r"\baction\b\W{0,6}([UDLRSOI])\b", re.IGNORECASE)
 _REASON = re.compile(r"\breason\b\W{0,4}(.+)", re.IGNORECASE | re.DOTALL)
 
 
-class OpenAINavigator(ChatAdapter[StructuredChat], ports.Navigator):
+class OpenAINavigator(StructuredAdapter, ports.Navigator):
     """
-    Moves chosen by a chat model over the OpenAI API.
+    Moves chosen by a chat model over the OpenAI API; made as `StructuredAdapter` says.
 
     Asks for structured output (JSON schema, strict); a server that refuses that is asked without, and its answer read as JSON or as
     the two lines of the paper's prompt. An answer without an action is passed on as none: the walk tells the model so.
-
-    Args:
-        model: the model's name at the server.
-        endpoint: where it is; asked as patiently as `StructuredChat` does.
-        sleep: waits between tries.
-
-    Raises:
-        SettingError: no model's name, the library openai is missing, there is no key, or the address is none.
     """
 
-    def __init__(
-        self,
-        *,
-        model: str,
-        endpoint: Endpoint,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        chat = StructuredChat(
-            model=model,
-            endpoint=endpoint,
-            variable="BANYAN_NAVIGATOR",
-            error=NavigatorError,
-            form="move",
-            schema=SCHEMA,
-            sleep=sleep,
-        )
-        super().__init__(chat)
+    VARIABLE = "BANYAN_NAVIGATOR"
+    ERROR = NavigatorError
+    FORM = "move"
+    SCHEMA = SCHEMA
 
     async def choose(self, situation: Situation) -> Choice:
         """

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from memory.adapters.openai.client import Endpoint
-from memory.adapters.openai.model import ChatModel
+from memory.adapters.openai.model import ChatAdapter, ChatModel
 from memory.errors import TransientError
 
 if TYPE_CHECKING:
@@ -81,3 +81,35 @@ class StructuredChat(ChatModel):
         if not answer.choices:
             raise ValueError("an answer without choices")
         return answer
+
+
+class StructuredAdapter(ChatAdapter[StructuredChat]):
+    """
+    What asks for structured answers behind a port; a subclass says which.
+
+    Args:
+        model: the model's name at the server.
+        endpoint: where it is; asked as patiently as `StructuredChat` does.
+        sleep: waits between tries.
+
+    Raises:
+        SettingError: no model's name, the library openai is missing, there is no key, or the address is none.
+    """
+
+    VARIABLE: ClassVar[str]
+    ERROR: ClassVar[type[TransientError]]
+    FORM: ClassVar[str]
+    SCHEMA: ClassVar[Mapping[str, Any]]
+    """These four as for `StructuredChat`."""
+
+    def __init__(self, *, model: str, endpoint: Endpoint, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        chat = StructuredChat(
+            model=model,
+            endpoint=endpoint,
+            variable=self.VARIABLE,
+            error=self.ERROR,
+            form=self.FORM,
+            schema=self.SCHEMA,
+            sleep=sleep,
+        )
+        super().__init__(chat)
