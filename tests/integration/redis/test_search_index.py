@@ -16,6 +16,7 @@ from redis.asyncio import Redis
 from memory.adapters.embedded.index.lexical import words
 from memory.adapters.redis import Link, RedisSettings
 from memory.adapters.redis.search import RediSearchNodeIndex, SearchSettings, search_module
+from memory.adapters.redis.search.documents import value_code
 from memory.errors import StoreUnavailableError
 from memory.model import TreeId
 from memory.ports.index import IndexAnswer, IndexEntry, IndexQuery, Scope
@@ -210,6 +211,43 @@ async def test_what_a_tree_has_left_is_cleared_away(opening: Opening, server: Re
     left = await server.keys(f"{opening.prefix}:1:search:*")
     names = {bytes(key).decode() for key in left if isinstance(key, bytes)}
     assert {name.partition(":1:search:")[2] for name in names} == {"generations", f"made:{opening.prefix}:search:shared:{D}"}
+
+
+@pytest.mark.parametrize("own_from", [1, 1_000])
+async def test_what_is_removed_is_gone_from_every_key(opening: Opening, server: Redis, own_from: int) -> None:
+    index = await opening(own_from=own_from)
+    gone = leaf(
+        500, text="zwiebelmuster river", sequence="c:gone", speaker="Zwiebelina", conversation="gone", metadata={"about": "attic"}
+    )
+    await fill(index, [*clustered(20), gone], batch=21)
+    secret = [b"zwiebelmuster", b"Zwiebelina", b"n500", b"e500", value_code("c:gone").encode(), gone.vector.astype("<f2").tobytes()]
+
+    async def left() -> bytes:
+        keys: list[Any] = await server.keys(f"{opening.prefix}:1:search:*")
+        return b"".join([part for key in keys for part in (key, *map(_said, await _value(server, key)))])
+
+    before = await left()
+    assert all(one in before for one in secret)
+    assert await index.update(TREE, after=await index.covered(TREE), seq=100, upserts=[], removes=[gone.node])
+    after = await left()
+    assert [one for one in secret if one in after] == []
+    assert b"river" in after, "what stays is looked for in the same way"
+    answer = await index.search(TREE, about("zwiebelmuster", vector=gone.vector))
+    assert gone.node not in nodes(answer.found)
+
+
+async def _value(server: Redis, key: bytes) -> list[Any]:
+    match await server.type(key):
+        case b"hash":
+            return [one for pair in (await server.hgetall(key)).items() for one in pair]
+        case b"zset":
+            return list(await server.zrange(key, 0, -1))
+        case _:
+            return [await server.get(key)]
+
+
+def _said(value: Any) -> bytes:
+    return bytes(value) if isinstance(value, bytes) else str(value).encode()
 
 
 async def test_a_large_update_is_written_in_parts_and_covers_its_commit_at_the_end(opening: Opening) -> None:
