@@ -76,12 +76,21 @@ class Erasures(ByTree[Forget]):
         await self.retry("sending summary jobs", self._jobs.flush)
         return +counts
 
+    async def forget(self, tree: TreeId, events: Sequence[EventId]) -> ForgetReport:
+        """
+        Forget events, of a tree that is made if it is not there; the jobs of their summaries are put, and not sent yet.
+
+        Raises:
+            TreeMismatchError: it cannot be made.
+        """
+        forgetting = await self.retry("opening the index", self._opened)
+        await self._there(tree)
+        return await self.retry("forgetting", lambda: forgetting.forget(tree, events))
+
     async def _forgotten(self, tree: TreeId, some: Sequence[Forget]) -> ForgetReport:
         forgetting = await self.retry("opening the index", self._opened)
         events = await self.retry("reading what is to be forgotten", lambda: _chosen(forgetting, tree, some))
-        if some[0].event is not None:
-            await self._there(tree)
-        report = await self.retry("forgetting", lambda: forgetting.forget(tree, events))
+        report = await self.forget(tree, events)
         for first in range(0, len(events), BATCH_MAX):
             await self._tell(tree, events[first : first + BATCH_MAX])
         if some[0].event is None:

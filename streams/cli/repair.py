@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from streams.cli.console import counted, one_line
 from streams.cli.interrupts import Interrupts
 
 if TYPE_CHECKING:
+    from memory.model import EventId, TreeId
     from streams.repairing import Repaired
     from streams.topic_reader import Span, TopicReader
 
@@ -48,13 +49,13 @@ async def repair(start: str | None, chosen: Sequence[str], partition: int | None
     Put records again into a store that has lost commits: after a failover, a restored copy, a flush.
 
     Reads the topics of records up to where they end now and puts into their trees what is not there, as workers do; what is there
-    is recognised by its id and stays as it is. Does the same with feedback after them, then has every pending summary made. May run
-    beside workers, and again. Run it with the workers' settings: trees that are gone are made again with this command's model and
-    structure. Exit code 3 when some records cannot be taken.
+    is recognised by its id and stays as it is. What was forgotten by its id is forgotten again first. Does the same with feedback
+    after the records, then has every pending summary made. May run beside workers, and again. Run it with the workers' settings:
+    trees that are gone are made again with this command's model and structure. Exit code 3 when some records cannot be taken.
     """
     session.load()
     from streams.broker import Broker, need_kafka  # noqa: PLC0415
-    from streams.repairing import parse_start, spans  # noqa: PLC0415
+    from streams.repairing import forgotten_since, parse_start, spans  # noqa: PLC0415
     from streams.topic_reader import reading  # noqa: PLC0415
     from streams.topics import topics  # noqa: PLC0415
 
@@ -66,11 +67,14 @@ async def repair(start: str | None, chosen: Sequence[str], partition: int | None
     wanted = [known[name] for name in chosen] or list(known.values())
     with Interrupts(session.output, _STOPPING) as interrupts:
         async with reading(Broker.of(settings), patience=settings.worker.patience.total_seconds()) as reader:
+            since = begin if isinstance(begin, datetime) else None
+            erased = await spans(reader, [names.forgets.name, names.commits.name], start=since, partition=None)
+            forgotten = await forgotten_since(reader, erased, names)
             found = await spans(reader, wanted, start=begin, partition=partition)
             _begin(session, found, begin)
             feedback = [span for span in found if span.topic == known["feedback"]]
             records = [span for span in found if span not in feedback]
-            repairing = _Repairing(session, interrupts, reader, records, feedback)
+            repairing = _Repairing(session, interrupts, reader, records, feedback, forgotten)
             await (repairing.look() if dry_run else repairing.put_back())
     interrupted = interrupts.stop.is_set()
     _report(session, repairing.done, dry_run=dry_run, interrupted=interrupted)
@@ -83,7 +87,13 @@ class _Repairing:
     """One run over the spans, those of feedback after all others: it is about what they hold."""
 
     def __init__(
-        self, session: Session, interrupts: Interrupts, reader: TopicReader, records: Sequence[Span], feedback: Sequence[Span]
+        self,
+        session: Session,
+        interrupts: Interrupts,
+        reader: TopicReader,
+        records: Sequence[Span],
+        feedback: Sequence[Span],
+        forgotten: Mapping[TreeId, Sequence[EventId]],
     ) -> None:
         from streams.repairing import Repaired  # noqa: PLC0415
 
@@ -92,21 +102,30 @@ class _Repairing:
         self._reader = reader
         self._records = records
         self._feedback = feedback
+        self._forgotten = forgotten
         self._total = sum(span.size for span in (*records, *feedback))
         self.done: Repaired = Repaired()
 
     async def look(self) -> None:
         """Only count."""
         from streams.bootstrap import open_backend  # noqa: PLC0415
-        from streams.repairing import look  # noqa: PLC0415
+        from streams.repairing import look, look_at_forgotten  # noqa: PLC0415
 
         settings = self._session.settings
         backend = await open_backend(settings)
         try:
+            await look_at_forgotten(backend.store, self._forgotten, self.done)
             with self._session.output.progress("reading", total=self._total) as progress:
                 for spans, feedback in ((self._records, False), (self._feedback, True)):
                     async for batch in self._reader.messages(spans, batch=settings.worker.batch_records):
-                        await look(backend.store, batch, limits=settings.memory.ingest, feedback=feedback, done=self.done)
+                        await look(
+                            backend.store,
+                            batch,
+                            limits=settings.memory.ingest,
+                            feedback=feedback,
+                            forgotten=self._forgotten,
+                            done=self.done,
+                        )
                         progress.update(self.done.read, detail=f"{self.done.missing:,} missing")
                         if self._interrupts.stop.is_set():
                             return
@@ -116,13 +135,14 @@ class _Repairing:
     async def put_back(self) -> None:
         """Put in what is missing."""
         from streams.pipelines import open_ingesting  # noqa: PLC0415
-        from streams.repairing import KnownLetters, put_back, send_pending, weigh_again  # noqa: PLC0415
+        from streams.repairing import KnownLetters, forget_again, put_back, send_pending, weigh_again  # noqa: PLC0415
 
         settings = self._session.settings
         # What has not come by now is not on the way.
         settings = replace(settings, worker=replace(settings.worker, feedback_wait=timedelta(0)))
         ingesting = await open_ingesting(settings, dead=KnownLetters, repeats=False)
         try:
+            await forget_again(ingesting, self._forgotten, self.done)
             with self._session.output.progress("repairing", total=self._total) as progress:
                 for spans, put in ((self._records, put_back), (self._feedback, weigh_again)):
                     async for batch in self._reader.messages(spans, batch=settings.worker.batch_records):
@@ -170,6 +190,7 @@ def _report(session: Session, done: Repaired, *, dry_run: bool, interrupted: boo
                 "conflicts": done.conflicts,
                 "rejected": done.rejected.total(),
                 "errors": done.rejected,
+                "forgotten": done.forgotten,
                 "jobs": done.jobs,
                 "interrupted": interrupted,
             }
@@ -177,8 +198,12 @@ def _report(session: Session, done: Repaired, *, dry_run: bool, interrupted: boo
         return
     missing = "missing in the store" if dry_run else "put back"
     conflicts = f", {counted(done.conflicts, 'conflict')}" if done.conflicts else ""
+    forgotten = f", {done.forgotten:,} to be forgotten again" if done.forgotten and dry_run else ""
+    forgotten = f", {done.forgotten:,} forgotten again" if done.forgotten and not dry_run else forgotten
     jobs = "" if dry_run else f", {counted(done.jobs, 'summary job')} sent"
-    output.show(f"{counted(done.read, 'record')} read: {done.missing:,} {missing}, {done.known:,} known{conflicts}{jobs}")
+    output.show(
+        f"{counted(done.read, 'record')} read: {done.missing:,} {missing}, {done.known:,} known{conflicts}{forgotten}{jobs}"
+    )
     for tree, count in done.trees.most_common(_TREES_SHOWN):
         output.show(f"  {one_line(tree)}: {count:,}")
     if len(done.trees) > _TREES_SHOWN:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 from memory.model import EventId, TreeId
 from memory.ports.store import Receipt
 from memory.records import Forget, Turn
+from streams.bootstrap import store_file
 from streams.dead_letters import SCHEMA, decode_envelope
 from streams.schema_versions import SCHEMA_HEADER
 from streams.settings import Settings
@@ -106,7 +108,7 @@ async def whole(settings: Settings, events: int) -> None:
     assert (report.events, report.leaves) == (events, events)
 
 
-async def test_before_its_turn_after_it_and_again(installed: Settings, workers: Workers) -> None:
+async def test_before_its_turn_after_it_and_again(installed: Settings, environment: dict[str, str], workers: Workers) -> None:
     def there(receipt: Receipt) -> bool:
         return not receipt.forgotten
 
@@ -144,6 +146,14 @@ async def test_before_its_turn_after_it_and_again(installed: Settings, workers: 
         worker.signal()
         worker.ends()
 
+    # A store that has lost all knows what was forgotten before it gets the rest back from the same topics.
+    shutil.rmtree(store_file(installed).parent)
+    looked = banyan(environment, "repair", "--dry-run")
+    assert (looked["missing"], looked["forgotten"]) == (COUNT + 2, 4)
+    repaired = banyan(environment, "repair")
+    assert (repaired["put_back"], repaired["forgotten"]) == (COUNT + 2, 4)
+    await whole(installed, COUNT + 2)
+
 
 async def test_dead_letters_of_what_was_forgotten_go_and_are_not_sent_again(
     installed: Settings, environment: dict[str, str], workers: Workers
@@ -171,5 +181,7 @@ async def test_dead_letters_of_what_was_forgotten_go_and_are_not_sent_again(
     assert (await letters(installed)).keys() == {"keeps"}
     left = b"".join(each.value or b"" for each in await read(installed, dead(installed)))
     assert b64encode(WORD.encode())[:-3] not in left
+    told = [json.loads(each.value)["event"] for each in await read(installed, topics(installed.kafka).forgets.name)]
+    assert told == ["secret", "other"], "a store that is to be repaired is told by the command as well"
     second.signal()
     second.ends()
