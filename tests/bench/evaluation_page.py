@@ -173,12 +173,18 @@ def _recalls(structures: Structures, turn: str, session: str) -> Iterator[str]:
     for structure, result in by_structure(structures):
         times = result["latency_ms"]["strategies"]
         for strategy, found in ordered(result):
-            cells = [_percent(found[level].get(metric)) for level, _ in levels for metric in METRICS]
+            cells = [_percent(_at(found, level, session).get(metric)) for level, _ in levels for metric in METRICS]
             if session:
                 cells.append(_percent(found["unit"].get("recall@10")))
             took = times.get(strategy, {})
             cells += [_number(took.get(each), 1) for each in ("p50", "p99", "p50_without_embedding")]
             yield _line(structure, f"**{strategy}**" if strategy == "hybrid" else strategy, *cells)
+
+
+def _at(found: Result, level: str, session: str) -> Result:
+    """What a strategy found at a level. Where passages are their own documents, units of these are passages."""
+    at: Result = found[level] or (found["session"] if not session else found[level])
+    return at
 
 
 def _published() -> Iterator[str]:
@@ -262,11 +268,11 @@ def drawing(name: str, structures: Structures) -> str:
             lines.append(f'<text x="{_LEFT - 8}" y="{top + 12}" text-anchor="end">{escape(strategy)}</text>')
             height = (_ROW - 4) / len(levels)
             for number, level in enumerate(levels):
-                value = found[level].get("recall@10")
+                value = _at(found, level, session).get("recall@10")
                 if value is not None:
                     box = f'x="{_LEFT}" y="{top + number * height:.1f}" width="{_BAR * value:.1f}" height="{height:.1f}"'
                     lines.append(f'<rect {box} fill="{_SHADES[level]}"/>')
-            shown = " · ".join(_percent(found[level].get("recall@10")) or "–" for level in levels)
+            shown = " · ".join(_percent(_at(found, level, session).get("recall@10")) or "–" for level in levels)
             lines.append(f'<text x="{_LEFT + _BAR + 8}" y="{top + 12}" class="value">{shown}</text>')
             top += _ROW
         top += 8
