@@ -8,6 +8,7 @@ import pytest
 
 from memory.structures import registry
 from tests.e2e.commands import Banyan, turn
+from tests.e2e.service import serving
 
 WORD = "zanzibar"
 SAID = f"The {WORD} papers lie behind the clock in the harbour office"
@@ -159,3 +160,19 @@ def test_on_a_terminal_it_asks(banyan: Banyan, monkeypatch: pytest.MonkeyPatch) 
     assert len(banyan("search", "t", "turn", "--json").value["hits"]) == 1
     assert banyan("forget", "t", "--event", "id-1", "--yes").code == 0
     assert banyan("search", "t", "turn", "--json").value["hits"] == []
+
+
+def test_behind_a_service_it_waits_for_the_summaries_too(banyan: Banyan) -> None:
+    file = filled(banyan)
+    with serving(banyan, BANYAN_AUTH="off") as (client, process):
+        url = ("--url", str(client.base_url).rstrip("/"))
+        gone = banyan("forget", "t", "--conversation", "private", *url, "--json")
+        assert gone.code == 0, gone.err
+        assert gone.value.items() >= {"status": "forgotten", "forgotten": 2, "leaves": 2, "fresh": True}.items()
+        assert client.get("/v1/trees/t").json()["pending"] == 0
+        assert banyan("ingest", file, *url, "--json").value["forgotten"] == 2
+        nobody = banyan("forget", "nobody", "--event", "a", *url)
+        assert (nobody.code, "there is t" in nobody.err) == (1, True)
+        process.terminate()
+        assert process.wait(60) == 0
+    assert_gone(banyan, file)
