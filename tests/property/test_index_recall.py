@@ -30,6 +30,7 @@ def _small_limits() -> Iterator[None]:
     """Make every way through the code common at a few dozen rows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tree, "BLOCK_ROWS_MAX", 24)
+        patch.setattr(tree, "LOADED_ROWS", 32)
         patch.setattr(tree, "BLOCK_FAN", 2)
         patch.setattr(scanning, "SCAN_ROWS_ASIDE", 5)
         patch.setattr(scanning, "SCAN_ROWS", 7)

@@ -28,6 +28,8 @@ BLOCK_FAN = 8
 """Blocks of about one size that are merged into one."""
 BLOCK_ROWS_MAX = 16_384
 """Blocks of this size are not merged any more."""
+LOADED_ROWS = 131_072
+"""Rows that are loaded as one block: a query does the same work block by block, and each has the words that it holds by itself."""
 DEAD_ROWS_MIN = 4_096
 NODE_BYTES = 400
 """Python objects a node, roughly: id, event id, their places in lists and in the dictionary."""
@@ -93,7 +95,7 @@ class LoadedTree:
     def load(self, segments: Sequence[Segment], seq: int) -> None:
         """Take in everything, oldest first; the tree must be empty."""
         masks, _ = survivors(segments)
-        for group in grouped([int(np.count_nonzero(mask)) for mask in masks], BLOCK_ROWS_MAX):
+        for group in grouped([int(np.count_nonzero(mask)) for mask in masks], LOADED_ROWS):
             whole = group.stop - group.start == 1 and masks[group.start].all()
             self._append(segments[group.start] if whole else concatenate(segments[group], masks[group], removed=[]))
         self._changed(seq)
