@@ -227,7 +227,9 @@ class Summarize:
         if len(request.new) == 1 and len(request.new[0]) <= self._settings.text_characters_max:
             return Summary(text=request.new[0])
         key = Answers.key(self._summarizer.name, request.new)
-        if (known := self._answers.get(key)) is not None:
+        # An answer that comes after something was forgotten was asked of texts from before: it is put where nobody looks any more.
+        answers = self._answers
+        if (known := answers.get(key)) is not None:
             return known
         total, answer, rest = Cost(), "", request.new
         while rest:
@@ -236,7 +238,7 @@ class Summarize:
             made = await self._ask(replace(request, existing=answer, new=rest[:count], covered=covered))
             total = _added(total, made)
             answer, rest = made.text, rest[count:]
-        self._answers.add(key, answer)
+        answers.add(key, answer)
         return Summary(text=answer, calls=total.calls, tokens_in=total.tokens_in, tokens_out=total.tokens_out)
 
     async def _apply(self, changes: ChangeSet, parent: NodeId) -> Applied | Seen | Stale:

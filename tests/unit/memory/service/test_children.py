@@ -9,7 +9,7 @@ import pytest
 from memory.changes import ChangeSet, Grow, Move
 from memory.model import Node, NodeKind
 from memory.ports.store import Applied
-from memory.ports.summarizer import SummaryRequest
+from memory.ports.summarizer import Summary, SummaryRequest
 from memory.results import EventStatus
 from memory.service.children import ANSWER_CHARACTERS_MAX, Answers, NotReady
 from memory.settings import MemorySettings, SummarySettings
@@ -170,6 +170,32 @@ async def test_writers_in_two_processes_make_the_tree_that_one_would_have_made(m
     assert report.violations == ()
     assert report.replayed == 70
     assert [len(nodes) for nodes in (await layers(one)).values()] == [1, 2, 3, 5, 9, 18, 35]
+
+
+async def test_an_answer_that_comes_after_something_was_forgotten_is_not_remembered(
+    hat: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(hat.summarizer, FakeSummarizer)
+    ask = hat.summarizer.summarize
+
+    async def late(request: SummaryRequest) -> Summary:
+        made = await ask(request)
+        if len(asked(hat)) == 2:  # of the lower two, the later one
+            hat.summarize.forget()
+        return made
+
+    await hat.put(*turns(range(4)))
+    with monkeypatch.context() as patch:
+        patch.setattr(hat.summarizer, "summarize", late)
+        await hat.drain()
+    left, right = (await layers(hat))[LEAF_DEPTH - 1]
+    [leaf] = [child.id for child in await hat.store.children(TREE, right.id)][1:]
+    await moved(hat, leaf, right, left)
+    await hat.drain()
+    changed = len(asked(hat))
+    await moved(hat, leaf, left, right)
+    await hat.drain()
+    assert len(asked(hat)) == changed + 2, "what they said before the forgetting, or during it, is not known"
 
 
 def test_answers_are_bounded() -> None:
