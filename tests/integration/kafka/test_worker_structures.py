@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from memory.model import EventId, TreeId
-from memory.records import Feedback
+from memory.records import Feedback, Forget
 from memory.structures import registry
 from memory.structures.weights import APPROVALS, APPROVED_AT, REBUTTALS
 from streams.bootstrap import open_backend
@@ -18,8 +20,8 @@ from streams.record_messages import message_of
 from streams.settings import Settings, load
 from streams.topics import topics
 from tests.integration.kafka.conftest import install, variables
-from tests.integration.kafka.test_worker_redis import looking, until
-from tests.integration.kafka.workers import Workers, send, turns
+from tests.integration.kafka.test_worker_redis import looking, report, until
+from tests.integration.kafka.workers import LIMIT, Worker, Workers, send, turns
 
 pytestmark = pytest.mark.slow
 COUNT = 60
@@ -47,6 +49,34 @@ async def weighed_once(settings: Settings, tree: TreeId) -> None:
     assert weights == {"e7": {APPROVALS: 5.0, APPROVED_AT: at.timestamp()}, "e8": {REBUTTALS: 1.0}}
 
 
+async def until_clean(settings: Settings, tree: TreeId) -> None:
+    end = time.monotonic() + LIMIT
+    while (found := await report(settings, tree)) is None or found.pending:
+        assert time.monotonic() < end, found
+        await asyncio.sleep(0.3)
+
+
+async def forgotten_for_good(settings: Settings, tree: TreeId, worker: Worker) -> None:
+    """A forget of what is there and of what is to come, with the second one sent after it."""
+    await send(settings, [Forget(tree=tree, id=f"x{event}", event=event) for event in ("e3", f"e{COUNT}")])
+    events = [EventId("e3"), EventId(f"e{COUNT}")]
+    backend = await open_backend(settings)
+    try:
+        end = time.monotonic() + LIMIT
+        while sum(receipt.forgotten for receipt in (await backend.store.receipts(tree, events)).values()) < len(events):
+            assert time.monotonic() < end, worker.log.read_text()[-3000:]
+            await asyncio.sleep(0.3)
+        await send(settings, turns(2, tree=tree, conversations=1, first=COUNT))
+        last = [EventId(f"e{COUNT + 1}")]
+        while not await backend.store.receipts(tree, last):
+            assert time.monotonic() < end, worker.log.read_text()[-3000:]
+            await asyncio.sleep(0.3)
+        left = {node.item.event_id async for node in backend.store.all_nodes(tree) if node.item is not None}
+    finally:
+        await backend.close()
+    assert left == {f"e{number}" for number in range(COUNT + 2)} - set(events)
+
+
 @pytest.mark.parametrize("structure", registry.NAMES[1:])
 async def test_workers_grow_it_and_keep_its_summaries_fresh(broker: str, redis_url: str, tmp_path: Path, structure: str) -> None:
     given = {"BANYAN_STORE": redis_url, "BANYAN_STRUCTURE": structure, "BANYAN_WORKER_BATCH_RECORDS": "10"}
@@ -66,6 +96,10 @@ async def test_workers_grow_it_and_keep_its_summaries_fresh(broker: str, redis_u
         assert (stats.structure, stats.leaves, stats.pending) == (structure, COUNT, 0)
         if registry.KINDS[structure].structure.keeps_weights:
             await weighed_once(settings, tree)
+        await forgotten_for_good(settings, tree, both[0])
+        await until_clean(settings, tree)
+        async with looking(settings) as inspect:
+            assert (await inspect.check(tree)).violations == ()
         for worker in (*both, *summarizing):
             worker.signal()
             worker.ends()
