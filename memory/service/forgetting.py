@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from memory.changes import ChangeSet, Rewrite, removed
@@ -45,7 +45,10 @@ class _Counts:
     already: int = 0
     leaves: int = 0
     gone: int = 0
-    remade: int = 0
+    remade: dict[NodeId, None] = field(default_factory=dict)
+    """Summaries that are to be made anew; several commits may have changed one."""
+    seq: int = 0
+    """Of the last commit."""
 
 
 class Forgetting:
@@ -97,11 +100,16 @@ class Forgetting:
         counts = _Counts()
         await self._store.tree(tree)
         waiting = list(dict.fromkeys(events))
-        for start in range(0, len(waiting), BATCH_MAX):
-            some = waiting[start : start + BATCH_MAX]
-            receipts = await self._store.receipts(tree, some)
-            for batch in _by_leaves(some, receipts):
-                await self._batch(tree, batch, counts)
+        try:
+            for start in range(0, len(waiting), BATCH_MAX):
+                some = waiting[start : start + BATCH_MAX]
+                receipts = await self._store.receipts(tree, some)
+                for batch in _by_leaves(some, receipts):
+                    await self._batch(tree, batch, counts)
+        finally:
+            # Not after each commit: a model would be paid for summaries that the next one changes again.
+            if counts.remade:
+                await self._jobs.put(tree, list(counts.remade), seq=counts.seq)
         await self.finish(tree)
         return ForgetReport(
             tree=tree,
@@ -111,7 +119,7 @@ class Forgetting:
             already=counts.already,
             leaves=counts.leaves,
             summaries_gone=counts.gone,
-            summaries_remade=counts.remade,
+            summaries_remade=len(counts.remade),
         )
 
     async def of_conversation(self, tree: TreeId, conversation: str) -> list[EventId]:
@@ -176,10 +184,12 @@ class Forgetting:
                 counts.unknown += len(events) - known
                 counts.leaves += len(plan.leaves)
                 counts.gone += len(plan.removal.nodes) - len(plan.leaves)
-                counts.remade += len(plan.removal.rewritten)
+                counts.remade |= dict.fromkeys(plan.removal.rewritten)
+                for node in plan.removal.nodes:
+                    counts.remade.pop(node, None)
+                counts.seq = outcome.seq
                 for listener in self._listeners:
                     listener(tree, plan.removal.nodes)
-                await self._jobs.put(tree, plan.removal.rewritten, seq=outcome.seq)
                 return
             if attempt and not isinstance(outcome, Seen):
                 # Two that refuse each other in step would go on doing so.

@@ -188,6 +188,29 @@ async def test_many_go_in_several_commits_and_are_counted_together(memory: Local
     assert [len(entry.forgets) for entry in log if entry.forgets] == [64, 16]
 
 
+async def test_summaries_are_asked_for_once_however_many_commits_change_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with await opened(tmp_path, summaries=False) as memory:
+        await memory.ingest(turns(range(200)))
+        store, jobs = memory.parts.store, memory.parts.jobs
+        put: list[tuple[set[NodeId], int]] = []
+
+        async def noted(tree: TreeId, nodes: Iterable[NodeId], *, seq: int = 0) -> None:
+            assert tree == "t"
+            put.append((set(nodes), seq))
+
+        monkeypatch.setattr(jobs, "put", noted)
+        before = (await memory.stats("t")).seq
+        report = await memory.forget("t", events=ids(range(30, 180)))
+        assert report.seq - before > 1, "several commits"
+        [(nodes, seq)] = put
+        assert (seq, len(nodes)) == (report.seq, report.summaries_remade)
+        stay = await store.nodes(TreeId("t"), list(nodes))
+        assert stay.keys() == nodes
+        assert all(node.pending and node.provisional for node in stay.values())
+
+
 async def test_what_names_nothing_and_trees_that_do_not_exist(memory: LocalMemory) -> None:
     await memory.ingest(turns(range(3)))
     with pytest.raises(ValueError, match="nothing is named"):
