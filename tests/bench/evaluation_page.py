@@ -81,7 +81,7 @@ def merge(sets: dict[str, dict[str, dict[str, Any]]], fresh: Mapping[str, Struct
     """
     Put what was measured in the place of the same rows.
 
-    What a tree looks like, and what it cost to grow, is of the latest measurement that put everything in.
+    What a tree looks like, and what it cost to grow, is of the latest measurement of the whole structure on that set.
 
     Args:
         sets: what is kept, changed in place.
@@ -96,10 +96,11 @@ def merge(sets: dict[str, dict[str, dict[str, Any]]], fresh: Mapping[str, Struct
             if "strategies" not in result:
                 kept[structure] = {**result, "measured": dict(stamp)}
                 continue
-            grown = result["ingestion"]["items_per_s_committed"] or not before
+            whole = before.get("strategies", {}).keys() <= result["strategies"].keys()
+            grown = whole and (result["ingestion"]["items_per_s_committed"] or not before)
             times = {**before.get("latency_ms", {}).get("strategies", {}), **result["latency_ms"]["strategies"]}
             kept[structure] = {
-                **(result if grown else {**result, "ingestion": before["ingestion"], "tree": before["tree"]}),
+                **(result if grown else {**result, **{key: before[key] for key in ("ingestion", "tree", "size") if key in before}}),
                 "strategies": {**before.get("strategies", {}), **result["strategies"]},
                 "latency_ms": {**result["latency_ms"], "strategies": times},
                 "measured": {**before.get("measured", {}), **{each: dict(stamp) for each in result["strategies"]}},

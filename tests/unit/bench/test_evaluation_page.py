@@ -25,11 +25,11 @@ def result(*strategies: str, recall: float, grown: float | None = 9.0) -> dict[s
 def test_a_row_is_replaced_and_the_others_stay() -> None:
     sets: dict[str, Any] = {}
     merge(sets, {"locomo": {"memtree": result("hybrid", "bm25", recall=0.1), "hat": result("hybrid", recall=0.2)}}, OLD)
-    merge(sets, {"locomo": {"memtree": result("bm25", recall=0.7, grown=None)}, "nq_long": {"hat": result("bm25", recall=1)}}, NEW)
+    merge(sets, {"locomo": {"memtree": result("bm25", recall=0.7, grown=2.0)}, "nq_long": {"hat": result("bm25", recall=1)}}, NEW)
     memtree = sets["locomo"]["memtree"]
     assert {each: found["turn"]["recall@3"] for each, found in memtree["strategies"].items()} == {"hybrid": 0.1, "bm25": 0.7}
     assert memtree["latency_ms"]["strategies"] == {"hybrid": {"p50": 0.1}, "bm25": {"p50": 0.7}}
-    assert memtree["ingestion"] == {"items_per_s_committed": 9.0}, "of the run that put everything in"
+    assert memtree["ingestion"] == {"items_per_s_committed": 9.0}, "of the run that measured all of it"
     assert memtree["tree"] == {"nodes": 9.0}
     assert memtree["measured"] == {"hybrid": OLD, "bm25": NEW}
     assert sets["locomo"]["hat"]["measured"] == {"hybrid": OLD}
@@ -37,6 +37,13 @@ def test_a_row_is_replaced_and_the_others_stay() -> None:
     said = "\n".join(measured_lines(sets))
     assert "Commit bbb, 2026-02-02, two: LoCoMo: memtree (bm25). Natural Questions, whole pages." in said
     assert "Commit aaa, 2026-01-01, one: LoCoMo: memtree (hybrid); hat (hybrid)." in said
+
+
+def test_what_a_tree_cost_is_of_the_latest_run_that_measured_all_of_it_and_put_it_in() -> None:
+    sets: dict[str, Any] = {}
+    for grown in (9.0, None, 8.0):
+        merge(sets, {"locomo": {"hat": result("hybrid", recall=0.1, grown=grown)}}, NEW)
+        assert sets["locomo"]["hat"]["ingestion"] == {"items_per_s_committed": grown or 9.0}
 
 
 def test_summaries_of_conversations_are_replaced_whole() -> None:
