@@ -123,12 +123,22 @@ def measured_lines(sets: Mapping[str, Structures]) -> Iterator[str]:
             whole = structures.keys() == sets[name].keys() and all(
                 len(each) == len(sets[name][structure].get("strategies", each)) for structure, each in structures.items()
             )
-            some = (f"{structure} ({', '.join(each)})" if any(each) else structure for structure, each in structures.items())
+            some = (_rows(structure, each, sets[name][structure]) for structure, each in structures.items())
             title = NAMES[name][0] if name in NAMES else "summaries"
             said.append(title if whole else f"{title}: {'; '.join(some)}")
         head = f"Commit {of}, {on}, {where}" if of else "Commits 45c8dc2 to 2d5fadd, before rows were stamped"
         yield f"- {head}: {'. '.join(said)}."
     yield ""
+
+
+def _rows(structure: str, strategies: list[str], result: Result) -> str:
+    """Some rows of a structure, in as few words as there can be."""
+    others = [each for each in result.get("strategies", {}) if each not in strategies]
+    if not others:
+        return structure
+    if len(strategies) <= len(others):
+        return f"{structure} ({', '.join(strategies)})"
+    return f"{structure} without {', '.join(others)}"
 
 
 def page(sets: Mapping[str, Structures]) -> Iterator[str]:
