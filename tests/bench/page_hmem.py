@@ -22,18 +22,18 @@ REAL = "passages and sentences of HotpotQA, MuSiQue, 2Wiki"
 _HEAD = f"\n| {' | '.join(_COLUMNS)} |\n{'|---' * len(_COLUMNS)}|\n"
 
 
-def render(result: Mapping[str, Any], kept: Mapping[str, str] | None = None) -> str:
+def render(result: Mapping[str, Any], kept: Mapping[str, str] | None = None, evidence: str = "") -> str:
     """
     The block, with its marks.
 
     Args:
         result: what was measured.
         kept: rows of an earlier measurement by their first cell, which stay where they were not measured again.
+        evidence: what it said of the real texts' questions, which stays likewise.
     """
     stamp = f"{result['commit']}, {result['on']}"
     measured = [(each, "made up") for each in result["made_up"]]
     real = result.get("real")
-    evidence = ""
     if real is not None:
         measured.append((real, REAL))
         evidence = (
@@ -51,7 +51,8 @@ def written(page: str, result: Mapping[str, Any]) -> str:
     block, ended, after = rest.partition(END)
     if not found or not ended:
         raise ValueError(f"docs/evaluation.md has no place for it: {BEGIN} … {END}")
-    return f"{before}{render(result, _kept(block))}{after}"
+    said = re.search(r"\n(Of the evidence .*\n)", block)
+    return f"{before}{render(result, _kept(block), said[0] if said else '')}{after}"
 
 
 def _kept(block: str) -> dict[str, str]:

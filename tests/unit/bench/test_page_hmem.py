@@ -35,4 +35,6 @@ def test_rows_are_replaced_one_by_one_and_stand_by_size() -> None:
         (f"| 500, 8 ({REAL})", "7 (9)", "bbb, d2 |"),
     ]
     assert "the descent 40.0%: 80.0% of it" in second
+    third = written(second, {"made_up": [], "commit": "ccc", "on": "d3"})
+    assert third == second, "what was not measured again stays, word for word"
     assert (second.startswith("before\n"), second.endswith("after\n")) == (True, True)
