@@ -66,8 +66,8 @@ class Request(msgspec.Struct):
     """Instead of `grown` where leaves are taken out: node, key of contributions, then in the order of the steps 0 and a leaf that
     goes, 1 and the mark through which earlier ones go, 2 and a grow, 3 and a grow that is for a node where nothing waits."""
     removes: list[tuple[int, int, int, int, int, int]]
-    """Node, its children that are removed before it, keys of its children, of its contributions, of its parent's children, of
-    failures."""
+    """Node, its children that are removed before it, keys of its children and of its contributions (0 where it must be a leaf), of
+    its parent's children, of failures."""
     root: int
     """The root, where nodes are removed; else 0."""
     counts: list[Any]
@@ -267,12 +267,13 @@ def _lists(
 
 
 def _removes(demands: Demands, tree: TreeKeys, keys: KeyList) -> list[tuple[int, int, int, int, int, int]]:
-    names = list(demands.nodes)
+    names, leaves = list(demands.nodes), set(demands.taken)
     found = []
     for demand, children in demands.removes:
         assert demand.parent is not None
         name = names[demand.number - 1]
-        own = (keys.number(tree.children(name)), keys.number(tree.contributions(name)))
+        # A leaf has neither children nor contributions; the script makes sure that it is one.
+        own = (0, 0) if demand.number in leaves else (keys.number(tree.children(name)), keys.number(tree.contributions(name)))
         others = (keys.number(tree.children(names[demand.parent - 1])), keys.number(tree.failures))
         found.append((demand.number, children, *own, *others))
     return found

@@ -18,8 +18,8 @@
 --       {7} the commit that the caller has seen is not in this history
 -- ERROR NOTREE
 -- COST  O(steps + names + contributions added, trimmed or taken over + log of children of the parents + entries asked for, bounded
---       by the arguments); no other reads or writes. Taking leaves out: for each leaf and node O(log contributions + those of two
---       commits), and a look in C through the node's list; for each node that is removed O(log nodes)
+--       by the arguments); no other reads or writes. Taking leaves out: for each node that they lie below, O(leaves + contributions
+--       of the commits that made them), and one pass in C through its list; for each node that is removed O(log nodes)
 -- include: lib_leases
 -- include: lib_rows
 -- include: lib_log
@@ -166,7 +166,8 @@ for _, over in ipairs(request.over) do
   if other[7] > 0 then
     redis.call('COPY', KEYS[FIRST_KEY + over[3]], KEYS[FIRST_KEY + over[4]])
     keep_strays(STRAYS, names[over[1]], strays_of(STRAYS, names[over[2]]))
-    add_strays(STRAYS, names[over[1]], of_commit(KEYS[FIRST_KEY + over[3]], other[7], math.floor(other[8] / MARKS)))
+    local own = of_commit(KEYS[FIRST_KEY + over[3]], other[7], math.floor(other[8] / MARKS))
+    add_strays(STRAYS, names[over[1]], own)
     redis.call('ZADD', DIRTY, -row[3], place(row, over[1], mark_at(KEYS[FIRST_KEY + over[4]], 0)))
     count('pending', other[7])
   end

@@ -28,34 +28,54 @@ local function add_strays(key, node, more)
   keep_strays(key, node, strays)
 end
 
--- Takes a leaf out of what waits at a node. `of` as in `waiting_after`.
-local function drop(of, leaf, row)
-  local strays, left = strays_of(of.strays, of.name), {}
-  local function all_of(elements)
-    for _, one in ipairs(elements) do
-      if string.sub(one, 9) == leaf then of.size = of.size - redis.call('LREM', of.key, 1, one) end
-    end
-  end
+-- Notes which of a node's contributions are a leaf's; `of` as in `waiting_after`.
+local function gather(of, leaf, row)
   for _, mark in ipairs({row[8], of.row[8]}) do
     local seq = math.floor(mark / MARKS)
-    of.commits[seq] = of.commits[seq] or of_commit(of.key, of.size, seq)
-    all_of(of.commits[seq])
+    if not of.commits[seq] then
+      local places, some, first = {}, of_commit(of.key, of.size, seq)
+      for at, one in ipairs(some) do
+        local waits = string.sub(one, 9)
+        places[waits] = places[waits] or {}
+        table.insert(places[waits], first + at - 1)
+      end
+      of.commits[seq] = places
+    end
+    for _, place in ipairs(of.commits[seq][leaf] or {}) do of.gone[place] = true end
   end
-  all_of(strays)
-  for _, one in ipairs(strays) do
-    if string.sub(one, 9) ~= leaf then left[#left + 1] = one end
+  of.stray = of.stray or strays_of(of.strays, of.name)
+  for at = #of.stray, 1, -1 do
+    local one = of.stray[at]
+    if string.sub(one, 9) == leaf then
+      local place = trimmed(of.key, of.size, struct.unpack('>d', one) - 1)
+      if redis.call('LINDEX', of.key, place) == one then of.gone[place] = true end
+      table.remove(of.stray, at)
+      of.fewer = true
+    end
   end
-  if #left < #strays then keep_strays(of.strays, of.name, left) end
+end
+
+-- Takes out what was noted, in one pass however many they are.
+local function take_out(of)
+  local count = 0
+  for place in pairs(of.gone) do
+    redis.call('LSET', of.key, place, '')
+    count = count + 1
+  end
+  if count > 0 then redis.call('LREM', of.key, 0, '') end
+  if of.fewer then keep_strays(of.strays, of.name, of.stray) end
+  of.size, of.gone, of.commits, of.stray, of.fewer = of.size - count, {}, {}, nil, false
 end
 
 -- Does what a set asks of a node's contributions, in its order, and gives how many there are then. `of` has the key and size of the
 -- list, the node's row and name, rows and names of the set, the contributions that it adds, and the key of strays.
 local function waiting_after(steps, of)
-  of.commits = {}
+  of.gone, of.commits = {}, {}
   for at = 1, #steps, 2 do
     local what, value = steps[at], steps[at + 1]
+    if what ~= 0 then take_out(of) end
     if what == 0 then -- a leaf goes
-      if of.size > 0 then drop(of, of.names[value], of.rows[value]) end
+      if of.size > 0 then gather(of, of.names[value], of.rows[value]) end
     elseif what == 1 then -- those up to a mark are covered
       if of.size > 0 and value >= mark_at(of.key, 0) then
         local covered = trimmed(of.key, of.size, value)
@@ -69,11 +89,15 @@ local function waiting_after(steps, of)
       of.size = of.size + 1
     end
   end
+  take_out(of)
   return of.size
 end
 
--- Puts a zero byte and the mark in the place of a node in the list of all: the others keep their positions, and their order.
-local function leave_hole(order, nodes, mark)
+-- Where a node is in the list of all, which is in order of marks. Those made together are neighbours: `near` is the last found.
+local function place_of(order, nodes, name, mark, near)
+  for at, one in ipairs(near and redis.call('LRANGE', order, near + 1, near + 16) or {}) do
+    if one == name then return near + at end
+  end
   local low, high = 0, redis.call('LLEN', order)
   while low < high do
     local middle = math.floor((low + high) / 2)
@@ -81,14 +105,17 @@ local function leave_hole(order, nodes, mark)
     local at = string.byte(one) == 0 and struct.unpack('>d', one, 2) or mark_of(redis.call('HGET', nodes, one))
     if at < mark then low = middle + 1 else high = middle end
   end
-  redis.call('LSET', order, low, '\0' .. struct.pack('>d', mark))
+  return low
 end
 
--- Removes nodes: nothing of them is left but their ids in the log.
+-- Removes nodes: nothing of them is left but their ids in the log. In the list of all a zero byte and the mark take a node's place,
+-- so that the others keep theirs, and their order.
 local function remove_nodes(request, rows, names, count, place)
-  for _, gone in ipairs(request.removes) do
-    local index, waiting = gone[1], KEYS[FIRST_KEY + gone[4]]
+  local gone, beside, at = {}, {}, nil
+  for position, one in ipairs(request.removes) do
+    local index, waiting = one[1], KEYS[FIRST_KEY + one[4]]
     local row, is_leaf = rows[index], rows[index][1] == 2
+    gone[position] = names[index]
     count((is_leaf and 'l' or 's') .. row[3], -1)
     count(is_leaf and 'leaves' or 'summaries', -1)
     if is_leaf then rows[request.root][6] = rows[request.root][6] - 1 end
@@ -96,9 +123,14 @@ local function remove_nodes(request, rows, names, count, place)
       redis.call('ZREM', KEYS[8], place(row, index, mark_at(waiting, 0)))
       count('pending', -row[7])
     end
-    redis.call('DEL', waiting, KEYS[FIRST_KEY + gone[3]])
-    redis.call('ZREM', KEYS[FIRST_KEY + gone[5]], names[index])
-    leave_hole(KEYS[5], KEYS[2], row[8])
-    for _, key in ipairs({KEYS[2], KEYS[3], KEYS[9], KEYS[FIRST_KEY + gone[6]]}) do redis.call('HDEL', key, names[index]) end
+    if not is_leaf then redis.call('DEL', waiting, KEYS[FIRST_KEY + one[3]]) end
+    beside[one[5]] = beside[one[5]] or {}
+    table.insert(beside[one[5]], names[index])
+    at = place_of(KEYS[5], KEYS[2], names[index], row[8], at)
+    redis.call('LSET', KEYS[5], at, '\0' .. struct.pack('>d', row[8]))
+  end
+  for key, members in pairs(beside) do many('ZREM', KEYS[FIRST_KEY + key], members) end
+  if #gone > 0 then
+    for _, key in ipairs({KEYS[2], KEYS[3], KEYS[9], KEYS[FIRST_KEY + request.removes[1][6]]}) do many('HDEL', key, gone) end
   end
 end

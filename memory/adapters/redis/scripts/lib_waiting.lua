@@ -21,17 +21,16 @@ local function trimmed(key, size, through)
   return low
 end
 
--- Those of a list's elements that came in a commit.
+-- Those of a list's elements that came in a commit, and the position of the first.
 local function of_commit(key, size, seq)
   local found, first = {}, trimmed(key, size, seq * MARKS - 1)
-  while first < size do
-    for _, one in ipairs(redis.call('LRANGE', key, first, first + 99)) do
-      if struct.unpack('>d', one) >= (seq + 1) * MARKS then return found end
+  for start = first, size - 1, 100 do
+    for _, one in ipairs(redis.call('LRANGE', key, start, start + 99)) do
+      if struct.unpack('>d', one) >= (seq + 1) * MARKS then return found, first end
       found[#found + 1] = one
     end
-    first = first + 100
   end
-  return found
+  return found, first
 end
 
 local function strays_of(key, node)
