@@ -86,7 +86,7 @@ async def gather_anew(store: TreeStore, tree: TreeId, node: Node, waiting: Seque
     children = await _every_child(store, tree, node.id)
     while len(children) == 1 and children[0].kind is NodeKind.SUMMARY:
         children = await _every_child(store, tree, children[0].id)
-    if lost := [child.id for child in children if lost_its_sources(child)]:
+    if lost := [child.id for child in children if child.pending and lost_its_sources(child)]:
         raise NotReady(lost)
     said = [child for child in children if child.kind is NodeKind.LEAF or child.covered]
     unsaid: dict[NodeId, None] = {}

@@ -64,13 +64,18 @@ class Shared:
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
         self._lock = threading.Lock()
+        self._asking = threading.Lock()
+        self.asked = 0
+        """Calls so far."""
         self._begun = 0
         self._done = 0
         """Number of the last one that ended well."""
 
     def __call__(self) -> None:
         """Return when the work was done, from its beginning on, after this call."""
-        asked = self._begun
+        with self._asking:
+            asked = self._begun
+            self.asked += 1
         with self._lock:
             if self._done > asked:
                 return

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory.changes import Create, LogEntry, Rewrite, Step
+from memory.changes import Annotate, Create, LogEntry, Rewrite, Step
 from memory.model import ROOT, EmbeddingModel, EventId, Item, Mark, Node, NodeId, NodeKind, Vector
+from memory.service.labelling import known_labels
 from memory.structures.hmem import LABEL, LEAF_DEPTH, HMem
 from memory.structures.parameters import HMemParameters
 from memory.tree.check import Stored
@@ -284,3 +285,20 @@ def test_a_plan_that_is_undone_leaves_the_latest_time_as_it_was() -> None:
     assert view.latest > before
     view.undo(plan.steps)
     assert view.latest == before
+
+
+def test_a_label_goes_with_the_last_item_that_has_it() -> None:
+    """A model took it from what such items say (P6); then it is as if there were none."""
+    labelled = [insertion(0, "health", "knee", "surgery"), insertion(1, "Health", "knee", "scars")]
+    view, _ = grown([*labelled, insertion(3)], batch=1)
+    domain, category, trace = above(view, 0)
+    assert HMEM.attributes_left(view, trace, {leaf(0)}) == {LABEL: ""}
+    assert HMEM.attributes_left(view, category, {leaf(0)}) == {LABEL: "knee"}
+    assert HMEM.attributes_left(view, domain, {leaf(0)}) == {LABEL: "health"}, "of the other, whatever its case"
+    for node in (domain, category):
+        assert HMEM.attributes_left(view, node, {leaf(0), leaf(1)}) == {LABEL: ""}
+    view.apply(Annotate(node=domain, attributes={LABEL: ""}))
+    assert known_labels(view) == []
+    plan = HMEM.plan(view, [insertion(6, "travel", "plans", "Porto")])
+    assert plan.placements[0].parent in view.branches
+    assert above(view, 6)[0] == domain, "it is near, and nothing there has its label"
