@@ -53,16 +53,16 @@ class Plan:
     summaries: int = 2
     pause: tuple[float, float] = (1.5, 3.5)
     """Seconds between two faults."""
-    session: float = 4.0
+    session: float = 6.0
     """Seconds after which Kafka takes a silent worker for dead."""
     lease: float = 2.0
     """Seconds that a lease lasts."""
-    stopped: float = 6.0
+    stopped: float = 8.0
     """Seconds of a SIGSTOP: more than both."""
     linger: float = 1.0
     """Seconds that a summary waits for more contributions."""
     settle: float = 240.0
-    """Seconds until everything must be done after the last fault."""
+    """Seconds in which something must have been done, until all is done after the last fault."""
 
     @property
     def actions(self) -> list[str]:

@@ -39,7 +39,7 @@ LONG = replace(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(10_800 if EVENTS else 600)
+@pytest.mark.timeout(10_800 if EVENTS else 900)
 async def test_every_event_once_and_nothing_left_over(tmp_path: Path) -> None:
     plan = LONG if EVENTS else SHORT
     print(plan)

@@ -31,10 +31,13 @@ FOREIGN_LINES_MAX, EACH_SECOND = 300, 15
 
 async def settle(storm: Storm) -> float:
     """Wait until every event is in and nothing is pending; seconds that it took."""
-    started = time.monotonic()
+    started = moved = time.monotonic()
+    before = ""
     while left := await _left(storm):
-        if time.monotonic() - started > storm.plan.settle:
-            raise AssertionError(f"after {storm.plan.settle:g} s: {left}")
+        if left != before:
+            before, moved = left, time.monotonic()
+        if time.monotonic() - moved > storm.plan.settle:
+            raise AssertionError(f"for {storm.plan.settle:g} s: {left}")
         storm.keep()
         await asyncio.sleep(1.0)
     return time.monotonic() - started
