@@ -73,8 +73,11 @@ class CommitTopic:
 
     async def again(self, store: TreeStore, tree: TreeId, seqs: Iterable[int]) -> None:
         """Commits of records that have come again: what they did is read from the store."""
-        if not self._repeats:
-            return
+        if self._repeats:
+            await self.read(store, tree, seqs)
+
+    async def read(self, store: TreeStore, tree: TreeId, seqs: Iterable[int]) -> None:
+        """Commits whose numbers are known: what they did is read from the store."""
         for seq in sorted(set(seqs)):
             for entry in await store.changes(tree, seq - 1, limit=1):
                 if entry.seq == seq:

@@ -9,32 +9,26 @@ their commits are pending again, and their jobs are sent.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Self
 
-import msgspec
-
-from memory.errors import RecordError, SettingError, TreeMismatchError, TreeNotFoundError
+from memory.errors import RecordError, SettingError, TreeNotFoundError
 from memory.model import EventId, TreeId
 from memory.ports.store import TreeStore
 from memory.records import Feedback, Record, parse_time
 from memory.results import EventStatus
 from memory.settings import IngestSettings
 from streams.agents.batches import RECORDS
-from streams.commit_topic import CommitMessage
 from streams.dead_letters import DeadLetters, Envelope
 from streams.deliveries import Delivery
-from streams.events import decode, decode_feedback, decode_forget
+from streams.events import decode, decode_feedback
+from streams.forgotten_again import Forgotten, forget_among, forgetting, looking
 from streams.pipelines import Ingesting
 from streams.schema_versions import check_schema
 from streams.setting_values import parse_value
 from streams.topic_reader import Span, TopicReader
-from streams.topics import Topics
-
-READ_TOGETHER = 500
 
 
 @dataclass(slots=True)
@@ -122,65 +116,12 @@ async def spans(reader: TopicReader, names: Sequence[str], *, start: int | datet
         TopicsMissingError: a topic is not there.
         BrokerUnavailableError: Kafka is away.
     """
-    found = await reader.spans(names, partition=partition)
+    found = await reader.spans(names, partition=partition) if names else []
     if isinstance(start, datetime):
         return await reader.since(found, start)
     if start is not None:
         return [replace(span, first=max(span.earliest, start)) for span in found]
     return found
-
-
-async def forgotten_since(reader: TopicReader, spans: Sequence[Span], names: Topics) -> dict[TreeId, list[EventId]]:
-    """
-    The events that were forgotten: those that forgets name by their ids, and those that commits say of.
-
-    Not what forgets name otherwise: what is in that conversation now, or has that time, may have come since.
-
-    Raises:
-        BrokerUnavailableError: Kafka is away.
-    """
-    found: dict[TreeId, dict[EventId, None]] = {}
-    async for batch in reader.messages(spans, batch=READ_TOGETHER):
-        for each in batch:
-            tree, events = _said(each, names)
-            if events:
-                found.setdefault(TreeId(tree), {}).update(dict.fromkeys(map(EventId, events)))
-    return {tree: list(events) for tree, events in found.items()}
-
-
-def _said(delivery: Delivery, names: Topics) -> tuple[str, Sequence[str]]:
-    """A tree, and events of it that a message says are to be forgotten, or were."""
-    try:
-        if delivery.topic == names.commits.name:
-            commit = msgspec.json.decode(delivery.value or b"", type=CommitMessage)
-            return commit.tree, commit.forgotten
-        forget = decode_forget(delivery.value or b"")
-    except (RecordError, msgspec.MsgspecError, UnicodeDecodeError):
-        return "", ()
-    return forget.tree, () if forget.event is None else (forget.event,)
-
-
-async def forget_again(ingesting: Ingesting, forgotten: Mapping[TreeId, Sequence[EventId]], done: Repaired) -> None:
-    """
-    Have the store know again what was forgotten, before any of it is put in.
-
-    Raises:
-        StoreDamagedError, StoreVersionError: going on is pointless.
-    """
-    for tree, events in forgotten.items():
-        with suppress(TreeMismatchError):  # nothing is put into such a tree
-            report = await ingesting.erasures.forget(tree, events)
-            done.forgotten += report.forgotten + report.unknown
-
-
-async def look_at_forgotten(store: TreeStore, forgotten: Mapping[TreeId, Sequence[EventId]], done: Repaired) -> None:
-    """Count what the store does not know to be forgotten any more."""
-    for tree, events in forgotten.items():
-        try:
-            known = await store.receipts(tree, events)
-        except TreeNotFoundError:
-            known = {}
-        done.forgotten += sum(event not in known or not known[event].forgotten for event in events)
 
 
 async def look(
@@ -189,7 +130,7 @@ async def look(
     *,
     limits: IngestSettings,
     feedback: bool,
-    forgotten: Mapping[TreeId, Sequence[EventId]],
+    forgotten: Forgotten,
     done: Repaired,
 ) -> None:
     """
@@ -200,9 +141,11 @@ async def look(
         deliveries: the messages.
         limits: of records.
         feedback: whether they are feedback. Whether what it is about is there is not looked at.
-        forgotten: what counts as known, since it would be forgotten again before.
+        forgotten: what counts as known, since it would be forgotten again before; what it chooses of these joins it.
         done: is counted up.
     """
+    if not feedback:
+        done.forgotten += await forget_among(deliveries, forgotten, looking(store), limits=limits)
     wanted: dict[str, set[str]] = {}
     for each in deliveries:
         done.read += 1
@@ -223,7 +166,7 @@ async def look(
             known = await store.receipts(TreeId(tree), [EventId(each) for each in sorted(ids)])
         except TreeNotFoundError:
             known = {}
-        answered = known.keys() | (set(forgotten.get(TreeId(tree), ())) & ids)
+        answered = known.keys() | (forgotten.events.get(TreeId(tree), {}).keys() & ids)
         done.known += len(answered)
         missing = len(ids) - len(answered)
         done.missing += missing
@@ -231,13 +174,16 @@ async def look(
             done.trees[tree] += missing
 
 
-async def put_back(ingesting: Ingesting, deliveries: Sequence[Delivery], done: Repaired) -> None:
+async def put_back(
+    ingesting: Ingesting, deliveries: Sequence[Delivery], done: Repaired, *, limits: IngestSettings, forgotten: Forgotten
+) -> None:
     """
-    Put messages into their trees as a worker does, without giving any up.
+    Put messages into their trees as a worker does, without giving any up; those that `forgotten` chooses are not put in.
 
     Raises:
         CannotGoOnError, TooManyDeadLettersError, StoreDamagedError, StoreVersionError: going on is pointless.
     """
+    done.forgotten += await forget_among(deliveries, forgotten, forgetting(ingesting), limits=limits)
     batches = ingesting.batches
     before, jobs = Counter(batches.counters.events), batches.counters.jobs
     await batches.take(deliveries)

@@ -76,21 +76,28 @@ class Erasures(ByTree[Forget]):
         await self.retry("sending summary jobs", self._jobs.flush)
         return +counts
 
-    async def forget(self, tree: TreeId, events: Sequence[EventId]) -> ForgetReport:
+    async def again(self, tree: TreeId, events: Sequence[EventId]) -> ForgetReport:
         """
-        Forget events, of a tree that is made if it is not there; the jobs of their summaries are put, and not sent yet.
+        Forget events that were forgotten before, in a store that may have lost it; says only what it had lost.
+
+        The tree is made if it is not there; the jobs of its summaries are put, and not sent yet.
 
         Raises:
             TreeMismatchError: it cannot be made.
         """
-        forgetting = await self.retry("opening the index", self._opened)
         await self._there(tree)
-        return await self.retry("forgetting", lambda: forgetting.forget(tree, events))
+        info = await self.retry("reading a tree", lambda: self._store.tree(tree))
+        report = await self._forget(tree, events)
+        for first in range(0, len(events), BATCH_MAX):
+            await self._tell(tree, events[first : first + BATCH_MAX], after=info.seq)
+        return report
 
     async def _forgotten(self, tree: TreeId, some: Sequence[Forget]) -> ForgetReport:
         forgetting = await self.retry("opening the index", self._opened)
         events = await self.retry("reading what is to be forgotten", lambda: _chosen(forgetting, tree, some))
-        report = await self.forget(tree, events)
+        if some[0].event is not None:
+            await self._there(tree)
+        report = await self._forget(tree, events)
         for first in range(0, len(events), BATCH_MAX):
             await self._tell(tree, events[first : first + BATCH_MAX])
         if some[0].event is None:
@@ -98,19 +105,23 @@ class Erasures(ByTree[Forget]):
             await self.retry("reading what waits", lambda: self._put_whole(tree))
         return report
 
+    async def _forget(self, tree: TreeId, events: Sequence[EventId]) -> ForgetReport:
+        forgetting = await self.retry("opening the index", self._opened)
+        return await self.retry("forgetting", lambda: forgetting.forget(tree, events))
+
     async def _there(self, tree: TreeId) -> None:
         try:
             await self.retry("reading a tree", lambda: self._store.tree(tree))
         except TreeNotFoundError:
             await self.retry("making a tree", lambda: self._make(tree))
 
-    async def _tell(self, tree: TreeId, events: Sequence[EventId]) -> None:
+    async def _tell(self, tree: TreeId, events: Sequence[EventId], *, after: int = 0) -> None:
         """Say by which commits they were forgotten, now or, of what comes again, before: nothing may have been said of those."""
         if (commits := self._commits) is None:
             return
         receipts = await self.retry("reading what was forgotten", lambda: self._store.receipts(tree, events))
-        seqs = {receipt.seq for receipt in receipts.values()}
-        await self.retry("reading what was forgotten", lambda: commits.again(self._store, tree, seqs))
+        seqs = {receipt.seq for receipt in receipts.values() if receipt.seq > after}
+        await self.retry("reading what was forgotten", lambda: commits.read(self._store, tree, seqs))
         await self.retry("saying what was committed", commits.flush)
 
     async def _put_whole(self, tree: TreeId) -> None:

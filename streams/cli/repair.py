@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +16,7 @@ from streams.cli.console import counted, one_line
 from streams.cli.interrupts import Interrupts
 
 if TYPE_CHECKING:
-    from memory.model import EventId, TreeId
+    from streams.forgotten_again import Forgotten
     from streams.repairing import Repaired
     from streams.topic_reader import Span, TopicReader
 
@@ -31,6 +32,7 @@ Examples:
   banyan repair --from 2h
   banyan repair --from 2026-05-08T13:00:00Z --topic turns
   banyan repair --topic turns --partition 3 --from 120000
+  banyan repair --topic forgets
 """
 )
 @click.option(
@@ -39,7 +41,13 @@ Examples:
     metavar="OFFSET|TIME",
     help="Where to begin: an offset, a time (ISO 8601), or how long ago (2h). [default: all]",
 )
-@click.option("--topic", "chosen", multiple=True, type=click.Choice(["turns", "documents", "feedback"]), help="Only this topic.")
+@click.option(
+    "--topic",
+    "chosen",
+    multiple=True,
+    type=click.Choice(["forgets", "turns", "documents", "feedback"]),
+    help="Only this topic; forgets come first in any case.",
+)
 @click.option("--partition", type=click.IntRange(0), metavar="N", help="Only this partition of each topic.")
 @click.option("--dry-run", is_flag=True, help="Only count what the store has lost; needs no model.")
 @shared_options
@@ -49,13 +57,15 @@ async def repair(start: str | None, chosen: Sequence[str], partition: int | None
     Put records again into a store that has lost commits: after a failover, a restored copy, a flush.
 
     Reads the topics of records up to where they end now and puts into their trees what is not there, as workers do; what is there
-    is recognised by its id and stays as it is. What was forgotten by its id is forgotten again first. Does the same with feedback
-    after the records, then has every pending summary made. May run beside workers, and again. Run it with the workers' settings:
-    trees that are gone are made again with this command's model and structure. Exit code 3 when some records cannot be taken.
+    is recognised by its id and stays as it is. What was forgotten is forgotten again first, whatever the topic. Does the same with
+    feedback after the records, then has every pending summary made. May run beside workers, and again. Run it with the workers'
+    settings: trees that are gone are made again with this command's model and structure. Exit code 3 when some records cannot be
+    taken.
     """
     session.load()
     from streams.broker import Broker, need_kafka  # noqa: PLC0415
-    from streams.repairing import forgotten_since, parse_start, spans  # noqa: PLC0415
+    from streams.forgotten_again import read_forgotten  # noqa: PLC0415
+    from streams.repairing import parse_start, spans  # noqa: PLC0415
     from streams.topic_reader import reading  # noqa: PLC0415
     from streams.topics import topics  # noqa: PLC0415
 
@@ -64,14 +74,16 @@ async def repair(start: str | None, chosen: Sequence[str], partition: int | None
     begin = None if start is None else parse_start(start, datetime.now(UTC))
     names = topics(settings.kafka)
     known = {"turns": names.turns.name, "documents": names.documents.name, "feedback": names.feedback.name}
-    wanted = [known[name] for name in chosen] or list(known.values())
+    wanted = [known[name] for name in chosen if name in known] if chosen else list(known.values())
     with Interrupts(session.output, _STOPPING) as interrupts:
         async with reading(Broker.of(settings), patience=settings.worker.patience.total_seconds()) as reader:
+            # All forgets: one may have waited until after `begin` for its commit. They are few.
+            said = await reader.spans([names.forgets.name])
             since = begin if isinstance(begin, datetime) else None
-            erased = await spans(reader, [names.forgets.name, names.commits.name], start=since, partition=None)
-            forgotten = await forgotten_since(reader, erased, names)
+            said += await spans(reader, [names.commits.name], start=since, partition=None)
+            forgotten = await read_forgotten(reader, said, names)
             found = await spans(reader, wanted, start=begin, partition=partition)
-            _begin(session, found, begin)
+            _begin(session, found, begin, forgotten)
             feedback = [span for span in found if span.topic == known["feedback"]]
             records = [span for span in found if span not in feedback]
             repairing = _Repairing(session, interrupts, reader, records, feedback, forgotten)
@@ -93,7 +105,7 @@ class _Repairing:
         reader: TopicReader,
         records: Sequence[Span],
         feedback: Sequence[Span],
-        forgotten: Mapping[TreeId, Sequence[EventId]],
+        forgotten: Forgotten,
     ) -> None:
         from streams.repairing import Repaired  # noqa: PLC0415
 
@@ -109,12 +121,13 @@ class _Repairing:
     async def look(self) -> None:
         """Only count."""
         from streams.bootstrap import open_backend  # noqa: PLC0415
-        from streams.repairing import look, look_at_forgotten  # noqa: PLC0415
+        from streams.forgotten_again import forget_first, looking  # noqa: PLC0415
+        from streams.repairing import look  # noqa: PLC0415
 
         settings = self._session.settings
         backend = await open_backend(settings)
         try:
-            await look_at_forgotten(backend.store, self._forgotten, self.done)
+            self.done.forgotten += await forget_first(backend.store, self._forgotten, looking(backend.store))
             with self._session.output.progress("reading", total=self._total) as progress:
                 for spans, feedback in ((self._records, False), (self._feedback, True)):
                     async for batch in self._reader.messages(spans, batch=settings.worker.batch_records):
@@ -134,19 +147,22 @@ class _Repairing:
 
     async def put_back(self) -> None:
         """Put in what is missing."""
+        from streams.forgotten_again import forget_first, forgetting  # noqa: PLC0415
         from streams.pipelines import open_ingesting  # noqa: PLC0415
-        from streams.repairing import KnownLetters, forget_again, put_back, send_pending, weigh_again  # noqa: PLC0415
+        from streams.repairing import KnownLetters, put_back, send_pending, weigh_again  # noqa: PLC0415
 
         settings = self._session.settings
         # What has not come by now is not on the way.
         settings = replace(settings, worker=replace(settings.worker, feedback_wait=timedelta(0)))
         ingesting = await open_ingesting(settings, dead=KnownLetters, repeats=False)
         try:
-            await forget_again(ingesting, self._forgotten, self.done)
+            again = forgetting(ingesting)
+            self.done.forgotten += await forget_first(ingesting.batches.store, self._forgotten, again)
+            put = partial(put_back, limits=settings.memory.ingest, forgotten=self._forgotten)
             with self._session.output.progress("repairing", total=self._total) as progress:
-                for spans, put in ((self._records, put_back), (self._feedback, weigh_again)):
+                for spans, take in ((self._records, put), (self._feedback, weigh_again)):
                     async for batch in self._reader.messages(spans, batch=settings.worker.batch_records):
-                        await put(ingesting, batch, self.done)
+                        await take(ingesting, batch, self.done)
                         progress.update(self.done.read, detail=f"{self.done.missing:,} put back")
                         if self._interrupts.stop.is_set():
                             return
@@ -155,7 +171,7 @@ class _Repairing:
             await ingesting.close()
 
 
-def _begin(session: Session, spans: Sequence[Span], begin: int | datetime | None) -> None:
+def _begin(session: Session, spans: Sequence[Span], begin: int | datetime | None, forgotten: Forgotten) -> None:
     output = session.output
     where = (
         "from the beginning"
@@ -165,7 +181,10 @@ def _begin(session: Session, spans: Sequence[Span], begin: int | datetime | None
         else f"from {begin}"
     )
     total = sum(span.size for span in spans)
-    output.note(f"{counted(total, 'record')} at most in {counted(len(spans), 'partition')}, {where} to now, into {_store(session)}")
+    first = f"{len(forgotten):,} to be forgotten; then " if len(forgotten) else ""
+    output.note(
+        f"{first}{counted(total, 'record')} at most in {counted(len(spans), 'partition')}, {where} to now, into {_store(session)}"
+    )
     gone = [span for span in spans if span.earliest and span.first == span.earliest]
     if gone:
         which = ", ".join(f"{span.topic}[{span.partition}]" for span in gone[:3])

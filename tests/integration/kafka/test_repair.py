@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from memory.model import TreeId
-from memory.records import Feedback
+from memory.records import Feedback, Forget, Turn
+from streams.bootstrap import open_backend, store_file
 from streams.broker import Broker
 from streams.repairing import spans
 from streams.settings import Settings, load
@@ -125,6 +126,58 @@ async def test_feedback_comes_back_after_what_it_is_about_and_by_itself(installe
     looked = banyan(environment, "repair", "--dry-run")
     assert (looked["read"], looked["known"], looked["missing"]) == (8, 7, 1)
     assert await read(installed, topics(installed.kafka).dead_letters.name) == []
+
+
+async def test_what_was_forgotten_does_not_come_back_and_what_was_said_after_that_does(
+    installed: Settings, environment: dict[str, str]
+) -> None:
+    names = topics(installed.kafka)
+
+    async def later(*records: Turn | Forget) -> None:
+        # Kafka counts milliseconds: what follows has another.
+        await asyncio.sleep(0.05)
+        await send(installed, records)
+        await asyncio.sleep(0.05)
+
+    first = turns(20)
+    await send(installed, first[:15])
+    assert banyan(environment, "repair")["put_back"] == 15
+    # 3 of this conversation are in the store, and one is on its way to it.
+    await later(first[15])
+    await later(Forget(tree=TREE, id="x0", conversation="c0"), Forget(tree=TREE, id="x1", event="e1"))
+    await later(*first[16:], Turn(tree=TREE, id="after", conversation="c0", text="the harbour again"))
+
+    # No worker has read the forgets, and none has said what they named.
+    done = banyan(environment, "repair", "--topic", "forgets")
+    assert (done["read"], done["forgotten"]) == (0, 4)
+    looked = banyan(environment, "repair", "--dry-run")
+    assert (looked["missing"], looked["known"], looked["forgotten"]) == (5, 16, 1)
+    repaired = banyan(environment, "repair")
+    assert (repaired["put_back"], repaired["known"], repaired["forgotten"]) == (5, 16, 1)
+    await assert_left(installed)
+    told = [json.loads(each.value) for each in await read(installed, names.commits.name)]
+    assert sorted(event for each in told for event in each["forgotten"]) == sorted(GONE)
+
+    # The same for a store that has lost all, and for one that has lost nothing.
+    shutil.rmtree(store_file(installed).parent)
+    repaired = banyan(environment, "repair", "--topic", "turns")
+    assert (repaired["put_back"], repaired["forgotten"]) == (16, len(GONE))
+    await assert_left(installed)
+    again = banyan(environment, "repair")
+    assert (again["put_back"], again["known"], again["forgotten"]) == (0, 21, 0)
+
+
+GONE = {"e0", "e1", "e5", "e10", "e15"}
+
+
+async def assert_left(settings: Settings) -> None:
+    backend = await open_backend(settings)
+    events = {node.item.event_id async for node in backend.store.all_nodes(TREE) if node.item is not None}
+    await backend.close()
+    async with looking(settings) as inspect:
+        checked = await inspect.check(TREE)
+    assert events == {f"e{number}" for number in range(20)} - GONE | {"after"}
+    assert checked.clean, checked.violations
 
 
 async def test_only_what_is_asked_for_is_read(installed: Settings) -> None:
