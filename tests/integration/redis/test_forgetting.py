@@ -68,6 +68,7 @@ async def test_a_leaf_that_waits_again_is_found(store: RedisTreeStore) -> None:
         insert("c", "s"),
         forget("a", "s"),
     )
+    assert await store._link.command("HLEN", store._link.keys(TREE).strays) == 0, "that it came late is forgotten, too"
 
 
 async def test_a_leaf_that_came_to_wait_at_another_time_is_found(store: RedisTreeStore) -> None:
