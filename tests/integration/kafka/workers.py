@@ -223,22 +223,26 @@ async def events_in(settings: Settings, tree: str = "t") -> int:
 
 
 async def until_events(settings: Settings, count: int, tree: str = "t", seconds: float = LIMIT) -> None:
-    """Wait until a tree has so many events."""
-    end = time.monotonic() + seconds
+    """Wait until a tree has so many events, for as long as any come."""
+    last, end = 0, time.monotonic() + seconds
     while (found := await events_in(settings, tree)) < count:
+        if found > last:
+            last, end = found, time.monotonic() + seconds
         if time.monotonic() > end:
             raise AssertionError(f"{found} of {count} events came")
         await asyncio.sleep(0.3)
 
 
 async def until_fresh(settings: Settings, tree: str = "t", seconds: float = LIMIT) -> None:
-    """Wait until no summary of a tree is pending."""
-    end = time.monotonic() + seconds
+    """Wait until no summary of a tree is pending, for as long as any is made."""
+    last, end = 0, time.monotonic() + seconds
     while True:
         async with looking(settings) as memory:
             report = await memory.stats(tree)
         if not report.pending:
             return
+        if report.pending != last:
+            last, end = report.pending, time.monotonic() + seconds
         if time.monotonic() > end:
             raise AssertionError(f"{report.pending} summaries are pending")
         await asyncio.sleep(0.3)
