@@ -135,8 +135,8 @@ class View:
         """Of the nodes that have any."""
         self.links: dict[NodeId, dict[NodeId, float]] = {}
         """The association graph: of each node that has edges, its neighbours and the edges' weights."""
-        self.latest = -math.inf
-        """The latest `AT` of all leaves there are: the events' own clock; minus infinity where none says its time."""
+        self._latest: float | None = -math.inf
+        """None when the leaf that said it was removed, until it is asked for."""
         self.gone: list[NodeId] = []
         """Nodes that were removed, for whoever keeps something of them; emptied by who has looked."""
         self._raised: dict[NodeId, float] = {}
@@ -167,10 +167,17 @@ class View:
                 else:
                     inner.parent, inner.slot = branch, slot
         view.attributes = dict(skeleton.attributes)
-        view.latest = max((_time(each) for each in view.attributes.values()), default=-math.inf)
+        view._latest = None
         for link in skeleton.links:
             view._link(link)
         return view
+
+    @property
+    def latest(self) -> float:
+        """The latest `AT` of all leaves there are: the events' own clock; minus infinity where none says its time."""
+        if self._latest is None:
+            self._latest = max((_time(each) for each in self.attributes.values()), default=-math.inf)
+        return self._latest
 
     def __contains__(self, node: NodeId) -> bool:
         return node in self.homes or node in self.branches
@@ -216,8 +223,8 @@ class View:
                 self._add(branch, step.id, step.vector, leaf=step.kind is NodeKind.LEAF, depth=step.depth)
                 branch.routing += 1
                 if step.attributes:
-                    self.attributes[step.id] = step.attributes
                     self._tick(step.id, step.attributes)
+                    self.attributes[step.id] = step.attributes
             case Move():
                 self._move(step.node, step.parent, step.depth, bump=1)
             case Rewrite():
@@ -252,7 +259,7 @@ class View:
                     self.homes.pop(step.id, None)
                     self.branches.pop(step.id, None)
                     self.attributes.pop(step.id, None)
-                    self.latest = self._raised.pop(step.id, self.latest)
+                    self._latest = self._raised.pop(step.id, self._latest)
                     branch.routing -= 1
                 case Move():
                     self._move(step.node, step.old_parent, step.depth, bump=-1)
@@ -269,12 +276,12 @@ class View:
                     raise ValueError("a rewrite or a removal is never part of a plan that is tried")
 
     def _tick(self, leaf: NodeId, attributes: Attributes) -> None:
-        time = _time(attributes)
-        if time > self.latest:
+        time, latest = _time(attributes), self.latest
+        if time > latest:
             if len(self._raised) >= RAISED_MAX:
                 del self._raised[next(iter(self._raised))]
-            self._raised[leaf] = self.latest
-            self.latest = time
+            self._raised[leaf] = latest
+            self._latest = time
 
     def _remove(self, step: Remove) -> None:
         self.gone.append(step.node)
@@ -290,8 +297,9 @@ class View:
                 del self.links[other]
         attributes = self.attributes.pop(step.node, None)
         self._raised.pop(step.node, None)
-        if attributes is not None and _time(attributes) >= self.latest:
-            self.latest = max((_time(each) for each in self.attributes.values()), default=-math.inf)
+        if attributes is not None and self._latest is not None and _time(attributes) >= self._latest:
+            # Found when it is asked for: many may go one after the other, and each looks at all that stay.
+            self._latest = None
 
     def _link(self, step: Link) -> None:
         for other, weight in zip(step.others, step.weights or (1.0,) * len(step.others), strict=True):

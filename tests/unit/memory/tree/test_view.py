@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from memory.changes import Create, Skeleton, Step
-from memory.model import ROOT, NodeId
+from memory.changes import Create, Remove, Skeleton, Step
+from memory.model import ROOT, Attributes, NodeId
 from memory.tree.view import WIDE, View
 from tests.fakes.change_sets import DIMENSION, annotate, change_set, leaf, link, move, rewrite, summary, vector
 from tests.fakes.plain_tree import PlainTree
@@ -97,3 +99,36 @@ def test_what_no_plan_does_is_not_undone(step: Step) -> None:
     view = view_of(summary("s"), leaf("b"))
     with pytest.raises(ValueError, match="never part of a plan"):
         view.undo([step])
+
+
+class Watched(dict[NodeId, Attributes]):
+    """Attributes that count how often all are gone through."""
+
+    passes = 0
+
+    def values(self) -> Any:
+        self.passes += 1
+        return super().values()
+
+
+@pytest.mark.parametrize("time", [{}, {"at": 5.0}])
+def test_what_stays_is_gone_through_once_however_many_of_the_latest_time_go(time: dict[str, Any]) -> None:
+    view = view_of(summary("s"), *(leaf(f"l{number}", "s", trace="x", **time) for number in range(30)))
+    view.attributes = watched = Watched(view.attributes)
+    for number in range(20):
+        view.apply(Remove(node=NodeId(f"l{number}"), parent=NodeId("s")))
+    assert view.latest == view.latest == time.get("at", -float("inf"))
+    assert watched.passes <= 1
+
+
+def test_the_latest_time_goes_with_its_leaf_and_comes_back_when_a_plan_is_undone() -> None:
+    view = view_of(summary("s"), leaf("old", "s", at=3.0), leaf("new", "s", at=9.0))
+    view.apply(Remove(node=NodeId("new"), parent=NodeId("s")))
+    plan = [leaf("tried", "s", at=6.0)]
+    for step in plan:
+        view.apply(step)
+    assert view.latest == 6.0
+    view.undo(plan)
+    assert view.latest == 3.0
+    view.apply(Remove(node=NodeId("old"), parent=NodeId("s")))
+    assert view.latest == -float("inf")
