@@ -144,7 +144,7 @@ def weighed(view: View, seed: int) -> None:
         told = {AT: float(random.integers(0, 4) * 86_400 * 200)}
         said = {APPROVALS: float(random.integers(0, 6)), REBUTTALS: float(random.integers(0, 3))}
         view.apply(Annotate(node=node, attributes=told | said))
-        view.latest = max(view.latest, told[AT])
+        view._latest = max(view.latest, told[AT])
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -184,7 +184,7 @@ async def test_silence_is_counted_up_to_the_latest_event_with_the_tree_s_paramet
     view = nested(3)
     node = next(iter(view.homes))
     view.apply(Annotate(node=node, attributes={AT: 0.0}))
-    view.latest = 86_400.0 * 30
+    view._latest = 86_400.0 * 30
     for days in (10.0, 30.0):
         question = Question(tree=TREE, text="?", vector=of(view, node), k=1, parameters={"strength_days": days}, explain=True)
         ranking = await Descent(One(view)).rank(question)
