@@ -8,107 +8,37 @@ import that was interrupted goes on where it stopped, and repeating one changes 
 
 from __future__ import annotations
 
-import base64
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
-from datetime import datetime
-from typing import TypeVar
-
-import msgspec
-import numpy as np
 
 from memory.changes import (
-    Annotate,
     ChangeSet,
-    Cost,
     Create,
     EventEntry,
-    Grow,
-    Link,
     LogEntry,
-    Move,
-    Recall,
-    Remove,
     Rewrite,
-    Shrink,
-    Step,
 )
 from memory.errors import RecordError, TreeMismatchError
-from memory.model import EmbeddingModel, EventId, Item, Mark, Node, NodeId, NodeKind, TreeId, TreeInfo, Vector
+from memory.model import EmbeddingModel, EventId, NodeId, NodeKind, TreeId, TreeInfo
 from memory.ports.store import Applied, Stale, TreeStore
 from memory.records import tree_id
+from memory.service.export_lines import (
+    COMMIT,
+    FORMAT,
+    HEADER,
+    CommitLine,
+    EventLine,
+    Header,
+    decoded,
+    line_of,
+    node_of,
+    numbered_lines,
+    step_line,
+    step_of,
+)
 from memory.structures import registry
 
-T = TypeVar("T")
-
-FORMAT = 1
-FORGOTTEN = Item(event_id=EventId("forgotten"), text="forgotten")
-"""Stands for the item of a leaf that was forgotten, until the import comes to the commit that removes the leaf."""
 LOG_PER_READ = 200
-
-
-class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """First line of an export."""
-
-    banyan_export: int
-    """Format of the lines, 1."""
-    tree: str
-    structure: str
-    model: str
-    dimension: int
-    unrelated_cosine: float
-    parameters: dict[str, float]
-    created_at: datetime
-    seq: int
-    """Commits that follow, a line each."""
-
-
-class StepLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One step; which fields it has depends on `op` (the class in `memory.changes`)."""
-
-    op: str
-    node: str = ""
-    parent: str = ""
-    old_parent: str = ""
-    kind: str = ""
-    depth: int = 0
-    vector: str = ""
-    """Base64 of little-endian float16."""
-    cohesion: float = 1.0
-    provisional: bool = False
-    text: str = ""
-    item: Item | None = None
-    nodes: tuple[str, ...] = ()
-    through: int = 0
-    calls: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    attributes: dict[str, str | float] = {}
-    above: str = ""
-    weights: tuple[float, ...] = ()
-
-
-class EventLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One applied event."""
-
-    id: str
-    digest: str
-    leaves: tuple[str, ...]
-
-
-class CommitLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One commit."""
-
-    seq: int
-    at: datetime
-    steps: tuple[StepLine, ...]
-    events: tuple[EventLine, ...] = ()
-    forgets: tuple[str, ...] = ()
-
-
-_encode = msgspec.json.Encoder().encode
-_header = msgspec.json.Decoder(Header)
-_commit = msgspec.json.Decoder(CommitLine)
 
 
 class Transfer:
@@ -125,7 +55,7 @@ class Transfer:
     async def export(self, tree: TreeId) -> AsyncIterator[bytes]:
         """The tree's lines, each with its line end, as of the commit it stands at now."""
         info = await self._store.tree(tree)
-        yield _line(
+        yield line_of(
             Header(
                 banyan_export=FORMAT,
                 tree=tree,
@@ -165,13 +95,13 @@ class Transfer:
         wanted = [step.id if isinstance(step, Create) else step.node for step in entry.steps if isinstance(step, Create | Rewrite)]
         nodes = await self._store.nodes(tree, wanted)
         receipts = await self._store.receipts(tree, entry.events)
-        steps = tuple(_step_line(step, nodes, entry.seq, last) for step in entry.steps)
+        steps = tuple(step_line(step, nodes, entry.seq, last) for step in entry.steps)
         events = tuple(
             EventLine(id=event, digest=receipts[event].digest.hex(), leaves=receipts[event].leaves)
             for event in entry.events
             if event in receipts
         )
-        return _line(CommitLine(seq=entry.seq, at=entry.at, steps=steps, events=events, forgets=entry.forgets))
+        return line_of(CommitLine(seq=entry.seq, at=entry.at, steps=steps, events=events, forgets=entry.forgets))
 
     async def import_(
         self, lines: AsyncIterator[bytes] | Iterable[bytes], *, tree: str | None = None, model: EmbeddingModel
@@ -189,7 +119,7 @@ class Transfer:
             TreeMismatchError: of another embedding model, or the tree exists and is another one.
             SettingError: of a structure that is not known here, or with parameters it cannot have.
         """
-        numbered = _numbered(lines)
+        numbered = numbered_lines(lines)
         header = await self._read_header(numbered)
         if (header.model, header.dimension) != (model.name, model.dimension):
             raise TreeMismatchError(
@@ -212,7 +142,7 @@ class Transfer:
             )
         seq = 0
         async for number, line in numbered:
-            commit = _decoded(number, line, _commit)
+            commit = decoded(number, line, COMMIT)
             seq += 1
             if commit.seq != seq:
                 raise RecordError("seq", f"line {number} is commit {commit.seq}, commit {seq} was expected")
@@ -226,7 +156,7 @@ class Transfer:
 
     async def _read_header(self, numbered: AsyncIterator[tuple[int, bytes]]) -> Header:
         async for number, line in numbered:
-            header = _decoded(number, line, _header)
+            header = decoded(number, line, HEADER)
             if header.banyan_export != FORMAT:
                 raise RecordError("banyan_export", f"format {header.banyan_export} is not known, {FORMAT} is")
             return header
@@ -234,7 +164,7 @@ class Transfer:
 
     async def _compare(self, tree: TreeId, commit: CommitLine) -> None:
         present = await self._store.changes(tree, commit.seq - 1, limit=1)
-        ours = tuple(present[0].events), [_name(step) for step in present[0].steps]
+        ours = tuple(present[0].events), [node_of(step) for step in present[0].steps]
         theirs = tuple(event.id for event in commit.events), [step.node or step.op for step in commit.steps]
         if ours != theirs:
             raise TreeMismatchError(
@@ -243,7 +173,7 @@ class Transfer:
 
     async def _apply(self, tree: TreeId, commit: CommitLine, number: int) -> None:
         try:
-            steps = tuple(_step(line) for line in commit.steps)
+            steps = tuple(step_of(line) for line in commit.steps)
             events = tuple(
                 EventEntry(
                     id=EventId(event.id), digest=bytes.fromhex(event.digest), leaves=tuple(NodeId(leaf) for leaf in event.leaves)
@@ -260,142 +190,3 @@ class Transfer:
             raise TreeMismatchError(
                 f"tree {tree!r} was changed by others during the import, at line {number}; import under another name"
             )
-
-
-def _line(value: msgspec.Struct) -> bytes:
-    return _encode(value) + b"\n"
-
-
-async def _numbered(lines: AsyncIterator[bytes] | Iterable[bytes]) -> AsyncIterator[tuple[int, bytes]]:
-    number = 0
-    if isinstance(lines, Iterable):
-        for line in lines:
-            number += 1
-            if line.strip():
-                yield number, line
-    else:
-        async for line in lines:
-            number += 1
-            if line.strip():
-                yield number, line
-
-
-def _decoded(number: int, line: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    try:
-        return decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise RecordError("record", f"line {number} is no line of an export: {error}") from error
-
-
-def _encode_vector(vector: Vector) -> str:
-    return base64.b64encode(vector.astype("<f2").tobytes()).decode()
-
-
-def _decode_vector(text: str) -> Vector:
-    return np.frombuffer(base64.b64decode(text, validate=True), dtype="<f2").astype(np.float32)
-
-
-def _name(step: Step) -> str:
-    match step:
-        case Create():
-            return step.id
-        case Grow() | Shrink() | Recall():
-            return step.leaf
-        case Move() | Rewrite() | Annotate() | Link() | Remove():
-            return step.node
-
-
-def _step_line(step: Step, nodes: dict[NodeId, Node], seq: int, last: dict[NodeId, int]) -> StepLine:
-    match step:
-        case Create():
-            node = nodes.get(step.id)
-            leaf = step.kind is NodeKind.LEAF
-            text = node.text if node is not None and (leaf or last.get(step.id) == seq) else ""
-            line = StepLine(
-                op="create",
-                node=step.id,
-                parent=step.parent,
-                kind=step.kind,
-                depth=step.depth,
-                vector=_encode_vector(step.vector),
-                cohesion=step.cohesion,
-                provisional=step.provisional,
-                text=text,
-                item=(node.item if node is not None else FORGOTTEN) if leaf else None,
-                attributes=dict(step.attributes),
-                above=step.above or "",
-            )
-        case Move():
-            line = StepLine(op="move", node=step.node, old_parent=step.old_parent, parent=step.parent, depth=step.depth)
-        case Grow() | Shrink() | Recall():
-            line = StepLine(op=type(step).__name__.lower(), node=step.leaf, nodes=step.nodes)
-        case Rewrite():
-            node = nodes.get(step.node)
-            line = StepLine(
-                op="rewrite",
-                node=step.node,
-                parent=step.parent,
-                vector=_encode_vector(step.vector),
-                cohesion=step.cohesion,
-                provisional=step.provisional,
-                through=step.through,
-                text=node.text if node is not None and last.get(step.node) == seq else "",
-                calls=step.cost.calls,
-                tokens_in=step.cost.tokens_in,
-                tokens_out=step.cost.tokens_out,
-            )
-        case Annotate():
-            line = StepLine(op="annotate", node=step.node, attributes=dict(step.attributes))
-        case Link():
-            line = StepLine(op="link", node=step.node, nodes=step.others, weights=step.weights)
-        case Remove():
-            line = StepLine(op="remove", node=step.node, parent=step.parent)
-    return line
-
-
-def _step(line: StepLine) -> Step:
-    made: Step
-    node, parent = NodeId(line.node), NodeId(line.parent)
-    match line.op:
-        case "create":
-            made = Create(
-                id=node,
-                parent=parent,
-                kind=NodeKind(line.kind),
-                depth=line.depth,
-                vector=_decode_vector(line.vector),
-                cohesion=line.cohesion,
-                provisional=line.provisional,
-                text=line.text,
-                item=line.item,
-                attributes=line.attributes,
-                above=NodeId(line.above) if line.above else None,
-            )
-        case "move":
-            made = Move(node=node, old_parent=NodeId(line.old_parent), parent=parent, depth=line.depth)
-        case "grow":
-            made = Grow(leaf=node, nodes=tuple(NodeId(name) for name in line.nodes))
-        case "rewrite":
-            made = Rewrite(
-                node=node,
-                parent=parent,
-                vector=_decode_vector(line.vector),
-                cohesion=line.cohesion,
-                through=Mark(line.through),
-                provisional=line.provisional,
-                text=line.text,
-                cost=Cost(calls=line.calls, tokens_in=line.tokens_in, tokens_out=line.tokens_out),
-            )
-        case "annotate":
-            made = Annotate(node=node, attributes=line.attributes)
-        case "link":
-            made = Link(node=node, others=tuple(NodeId(name) for name in line.nodes), weights=line.weights)
-        case "shrink":
-            made = Shrink(leaf=node, nodes=tuple(NodeId(name) for name in line.nodes))
-        case "remove":
-            made = Remove(node=node, parent=parent)
-        case "recall":
-            made = Recall(leaf=node, nodes=tuple(NodeId(name) for name in line.nodes))
-        case other:
-            raise ValueError(f"no step is called {other!r}")
-    return made
