@@ -21,7 +21,8 @@ from memory.ports.index import NodeIndex, Scope
 from memory.ports.jobs import SummaryJobs
 from memory.ports.store import TreeStore
 from memory.records import Document, Feedback, Record, Turn, parse, parse_feedback, tree_id
-from memory.results import CheckReport, EventResult, EventStatus, ForgetReport, Profile, SearchAnswer, Speaker, TreeNode, TreeReport
+from memory.results import CheckReport, EventResult, ForgetReport, Profile, SearchAnswer, Speaker, TreeNode, TreeReport, rejected
+from memory.service.behind import IndexingBehind
 from memory.service.forgetting import Forgetting
 from memory.service.freshness import Freshness
 from memory.service.indexing import Indexing
@@ -59,11 +60,6 @@ class Parts:
     clock: Clock
 
 
-INDEX_LAG = 1.0
-"""Seconds that the index may stay behind while records come in, for want of a query: updates of few commits make many small
-segments, whose merging took more time at 100,000 leaves than the commits themselves."""
-
-
 class LocalMemory:
     """
     A memory that runs in this process; made by `open_local`.
@@ -81,12 +77,10 @@ class LocalMemory:
         self._parts = parts
         self._settings = settings
         self._closing = closing
-        self._index_behind = index_behind
+        self._behind = IndexingBehind(parts.indexing) if index_behind else None
         if index_behind:
             parts.ingest.on_commit(parts.indexing.committed)
         self._closed = False
-        self._indexing: dict[TreeId, asyncio.Task[int]] = {}
-        self._ending = asyncio.Event()
 
     @property
     def parts(self) -> Parts:
@@ -120,7 +114,7 @@ class LocalMemory:
                 parsed.append(parse(given, tree=tree if given is record else None, limits=self._settings.ingest))
                 order.append(None)
             except RecordError as error:
-                order.append(_rejected(given, tree, str(error)))
+                order.append(rejected(given, tree, str(error)))
         # Batches are by tree, so that results come in another order than the records when these name several trees.
         results: dict[tuple[str, str], deque[EventResult]] = {}
 
@@ -129,15 +123,8 @@ class LocalMemory:
                 results.setdefault((result.tree, result.id), deque()).append(result)
 
         await self.ingest_stream(parsed, on_batch=collect)
-        taken = iter(parsed)
-        answers = []
-        for rejected in order:
-            if rejected is None:
-                record = next(taken)
-                answers.append(results[record.tree, record.id].popleft())
-            else:
-                answers.append(rejected)
-        return answers
+        answers = (results[record.tree, record.id].popleft() for record in parsed)
+        return [next(answers) if refused is None else refused for refused in order]
 
     async def ingest_stream(
         self,
@@ -182,7 +169,7 @@ class LocalMemory:
                 parsed.setdefault(TreeId(one.tree), []).append((place, one))
                 results.append(None)
             except RecordError as error:
-                results.append(_rejected(given, tree, str(error)))
+                results.append(rejected(given, tree, str(error)))
         for name in parsed:
             await self._parts.weighing.require(name)
         for name, some in parsed.items():
@@ -231,32 +218,12 @@ class LocalMemory:
 
     def _after(self, on_batch: Callable[[Sequence[EventResult]], None] | None) -> Callable[[Sequence[EventResult]], None]:
         def after(results: Sequence[EventResult]) -> None:
-            if self._index_behind:
-                for tree in {result.tree for result in results}:
-                    self._index_soon(tree)
+            if self._behind is not None:
+                self._behind.written({result.tree for result in results})
             if on_batch is not None:
                 on_batch(results)
 
         return after
-
-    def _index_soon(self, tree: TreeId) -> None:
-        """Have the index follow behind ingestion, so that the first query does not find all the work left to it."""
-        running = self._indexing.get(tree)
-        if running is None or running.done():
-            task = asyncio.create_task(self._index(tree), name=f"banyan-index-{tree}")
-            task.add_done_callback(lambda done: self._indexed(tree, done))
-            self._indexing[tree] = task
-
-    async def _index(self, tree: TreeId) -> int:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._ending.wait(), INDEX_LAG)
-        return await self._parts.indexing.catch_up(tree)
-
-    def _indexed(self, tree: TreeId, task: asyncio.Task[int]) -> None:
-        if self._indexing.get(tree) is task:
-            del self._indexing[tree]
-        if not task.cancelled():
-            task.exception()  # shows itself to the next query, which does the same work and waits for it
 
     # ------------------------------------------------------------------------------------------------------------ reading
 
@@ -423,16 +390,5 @@ class LocalMemory:
         self._closed = True
         async with self._closing:
             await self._parts.pool.stop()
-            self._ending.set()
-            await asyncio.gather(*self._indexing.values(), return_exceptions=True)
-
-
-def _rejected(record: object, tree: str | None, reason: str) -> EventResult:
-    named = record if isinstance(record, Mapping) else {}
-    return EventResult(
-        tree=TreeId(str(named.get("tree", tree or ""))[:128]),
-        id=EventId(str(named.get("id", ""))[:256]),
-        status=EventStatus.REJECTED,
-        seq=0,
-        reason=reason,
-    )
+            if self._behind is not None:
+                await self._behind.finish()

@@ -38,6 +38,18 @@ class EventResult:
     """Why it was not accepted; empty when it was."""
 
 
+def rejected(record: object, tree: str | None, reason: str) -> EventResult:
+    """The answer to something that is no record, with what it says of itself; `tree`: for one that names none."""
+    named = record if isinstance(record, Mapping) else {}
+    return EventResult(
+        tree=TreeId(str(named.get("tree", tree or ""))[:128]),
+        id=EventId(str(named.get("id", ""))[:256]),
+        status=EventStatus.REJECTED,
+        seq=0,
+        reason=reason,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """Where a hit comes from."""

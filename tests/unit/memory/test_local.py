@@ -71,10 +71,11 @@ async def test_what_cannot_be_opened_closes_the_embedder_it_made_and_not_a_given
 async def test_the_index_is_followed_behind_and_forgotten_tree_by_tree() -> None:
     async with await open_local(embedder=HashingEmbedder()) as memory:
         await memory.ingest([{"tree": f"t{number}", "id": "x", "text": "Ana moved to Porto."} for number in range(5)])
-        following = list(memory._indexing.values())
-        await asyncio.wait_for(asyncio.gather(*following), 120)
+        behind = memory._behind
+        assert behind is not None
+        await asyncio.wait_for(asyncio.gather(*behind.running), 120)
         await asyncio.sleep(0)
-        assert memory._indexing == {}
+        assert behind.running == []
 
 
 async def test_bm25_is_as_the_settings_say(tmp_path: Path) -> None:
