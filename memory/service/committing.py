@@ -26,7 +26,7 @@ from memory.service.views import Views
 from memory.settings import IngestSettings
 from memory.structures.base import Structure
 from memory.tree.planning import Insertion, Plan
-from memory.tree.view import View
+from memory.tree.view import NodeThereError, View
 
 BUSY_MAX = 100_000
 """Trees remembered as busy at most."""
@@ -109,12 +109,16 @@ class Committing:
         level = tree not in self._busy or (lease_after > 0 and len(insertions) <= SMALL)
         for attempt in range(self._settings.attempts_max):
             leased = attempt >= lease_after
-            async with self._views.hold(tree, fresh=False) as view:
-                before = view.seq
-                if not level:
-                    await self._views.catch_up(tree, view)
-                outcome, dirty = await self._attempt(tree, view, structure, insertions, events, leased=leased)
-                level = isinstance(outcome, Stale) and view.seq >= outcome.seq
+            try:
+                async with self._views.hold(tree, fresh=False) as view:
+                    before = view.seq
+                    if not level:
+                        await self._views.catch_up(tree, view)
+                    outcome, dirty = await self._attempt(tree, view, structure, insertions, events, leased=leased)
+                    level = isinstance(outcome, Stale) and view.seq >= outcome.seq
+            except NodeThereError as error:
+                # Half planned: nobody gets this view back.
+                return await self._forgotten(tree, events, error)
             if isinstance(outcome, Applied):
                 self._settled(tree, busy=attempt > 0 or (lease_after == 0 and outcome.seq > before + 1))
                 self.counters.commits += 1
@@ -132,6 +136,15 @@ class Committing:
             "changed the same path; try again, with fewer writers on this tree or larger batches",
             retry_after=1.0,
         )
+
+    async def _forgotten(self, tree: TreeId, events: Sequence[EventEntry], error: NodeThereError) -> Seen:
+        """The events that were forgotten since their receipts were looked for: summaries made for them are still there."""
+        receipts = await self._store.receipts(tree, [event.id for event in events])
+        if not receipts:
+            raise StoreDamagedError(
+                f"tree {tree!r} has a node that belongs to none of its events ({error}); run `banyan check`"
+            ) from error
+        return Seen(receipts=receipts)
 
     def _lease_after(self, items: int) -> int:
         """

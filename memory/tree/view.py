@@ -30,6 +30,15 @@ RAISED_MAX = 4_096
 Cosines = NDArray[np.float32]
 
 
+class NodeThereError(Exception):
+    """
+    A step makes a node that the view has; the view is as it was before that step.
+
+    A summary is named by the leaf that it was made for, and may outlive it: whoever plans that leaf again, not knowing yet that it
+    was forgotten, makes the same name.
+    """
+
+
 class Branch:
     """The root or a summary: a node that has children."""
 
@@ -216,15 +225,15 @@ class View:
             self.seq = entry.seq
 
     def apply(self, step: Step) -> None:
-        """Apply one step, bumping versions and routings as the store does (`memory.changes`)."""
+        """
+        Apply one step, bumping versions and routings as the store does (`memory.changes`).
+
+        Raises:
+            NodeThereError: it makes a node that is there.
+        """
         match step:
             case Create():
-                branch = self.branches[step.parent]
-                self._add(branch, step.id, step.vector, leaf=step.kind is NodeKind.LEAF, depth=step.depth)
-                branch.routing += 1
-                if step.attributes:
-                    self._tick(step.id, step.attributes)
-                    self.attributes[step.id] = step.attributes
+                self._create(step)
             case Move():
                 self._move(step.node, step.parent, step.depth, bump=1)
             case Rewrite():
@@ -274,6 +283,16 @@ class View:
                     pass
                 case Rewrite() | Annotate() | Shrink() | Remove() | Recall():
                     raise ValueError("a rewrite or a removal is never part of a plan that is tried")
+
+    def _create(self, step: Create) -> None:
+        if step.id in self:
+            raise NodeThereError(f"a step makes {step.id}, which is there")
+        branch = self.branches[step.parent]
+        self._add(branch, step.id, step.vector, leaf=step.kind is NodeKind.LEAF, depth=step.depth)
+        branch.routing += 1
+        if step.attributes:
+            self._tick(step.id, step.attributes)
+            self.attributes[step.id] = step.attributes
 
     def _tick(self, leaf: NodeId, attributes: Attributes) -> None:
         time, latest = _time(attributes), self.latest

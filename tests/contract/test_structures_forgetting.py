@@ -179,6 +179,25 @@ async def test_writers_and_forgetters_at_once(world: World, structure: str, tmp_
     assert info.redacted >= info.floor > 0
 
 
+async def test_what_was_forgotten_while_it_was_embedded_is_not_planned_over_what_outlived_it(
+    world: World, structure: str, tmp_path: Path
+) -> None:
+    """A summary is named by the leaf that it was made for. Planning that leaf again took the living one out of the view."""
+    late = said(range(12))
+    other = process(world.store, structure, tmp_path)
+    await world.put(*said([COUNT]))  # the tree is there
+    prepared = await world.ingest.prepare(TREE, late)
+    await other.put(*late, *said(range(12, 20)))
+    await other.forget(*(f"e{number}" for number in range(0, 12, 2)))
+    await world.put(*said(range(20, 24)))  # its view has all that
+    statuses = [result.status for result in await world.ingest.commit(prepared, late)]
+    assert statuses == [EventStatus.FORGOTTEN, EventStatus.DUPLICATE] * 6
+    await world.put(*said(range(24, 28)))
+    await world.drain()
+    await nothing_is_left_of(world, range(0, 12, 2))
+    await all_is_said_above(world, [*range(1, 12, 2), *range(12, 28), COUNT])
+
+
 async def test_a_view_that_lived_through_it_is_the_view_that_is_loaded(world: World) -> None:
     await world.put(*said(range(24)))
     await world.forget(*(f"e{number}" for number in range(3, 20, 2)))
