@@ -88,14 +88,15 @@ async def gather_anew(store: TreeStore, tree: TreeId, node: Node, waiting: Seque
         children = await _every_child(store, tree, children[0].id)
     if lost := [child.id for child in children if child.pending and lost_its_sources(child)]:
         raise NotReady(lost)
-    said = [child for child in children if child.kind is NodeKind.LEAF or child.covered]
     unsaid: dict[NodeId, None] = {}
     for child in children:
         if child.pending:
             found = await store.contributions(tree, child.id, limit=child.pending)
             unsaid.update(dict.fromkeys(one.leaf for one in found))
-    vectors = await store.nodes(tree, [*(child.id for child in said), *unsaid], vectors=True)
-    sources = [vectors[name] for name in (*(child.id for child in said), *unsaid) if name in vectors]
+    # After what waits was read: a child that was made meanwhile says now what no longer waits there.
+    names = [*(child.id for child in children), *unsaid]
+    now = await store.nodes(tree, names, vectors=True)
+    sources = [now[name] for name in names if name in now and (now[name].kind is NodeKind.LEAF or now[name].covered)]
     means = tuple((one.vector, one.cohesion, max(1, one.covered)) for one in sources if one.vector is not None)
     # Of very many, some from everywhere: what is asked of a model for one summary has to end.
     step = -(-len(sources) // TEXTS_MAX) or 1

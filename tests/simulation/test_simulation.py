@@ -41,6 +41,17 @@ def test_seeds(tmp_path: Path, first: int) -> None:
         assert seen[what], f"no run met: {what}"
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(1229, id="a child is made while its parent, which lost a leaf, is made anew of what the child does not say"),
+    ],
+)
+def test_seeds_that_found_something(tmp_path: Path, seed: int) -> None:
+    """Beyond those of every run."""
+    simulate(seed, tmp_path / str(seed))
+
+
 def _met(simulation: Simulation) -> Counter[str]:
     """What a run went through."""
     statuses = Counter(result.status.value for result in simulation.results)
