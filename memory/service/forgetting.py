@@ -30,7 +30,7 @@ from memory.service.views import Views
 
 BATCH_MAX = 64
 """Events that one commit forgets."""
-LEAVES_MAX = 2_000
+LEAVES_MAX = 500
 """Leaves that one commit removes; more only where one event has more."""
 ATTEMPTS_MAX = 50
 LOG_PER_READ = 200
