@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from datetime import datetime
 
 from memory.changes import Annotate, Create, Grow, Link, LogEntry, Move, Recall, Remove, Rewrite, Shrink, Step
@@ -235,11 +236,12 @@ def _report(
 
 
 def _unreplayable(view: View, entry: LogEntry) -> Violation | None:
-    """A log entry that speaks of nodes that are not there; replaying it would only raise."""
-    made = {step.id for step in entry.steps if isinstance(step, Create)}
+    """A log entry that speaks of nodes that are not there, or makes some that are; replaying it would only raise."""
+    creates = Counter(step.id for step in entry.steps if isinstance(step, Create))
+    made = creates.keys()
     for step in entry.steps:
-        if isinstance(step, Create) and step.id in view:
-            return Violation(invariant="log-shape", node=step.id, detail=f"seq {entry.seq} creates a node that is there")
+        if isinstance(step, Create) and (step.id in view or creates[step.id] > 1):
+            return Violation(invariant="log-shape", node=step.id, detail=f"seq {entry.seq} makes a node that is there")
         for node in _named(step):
             if node not in view and node not in made:
                 return Violation(invariant="log-shape", node=node, detail=f"seq {entry.seq} speaks of a node that is not there")

@@ -48,8 +48,8 @@ class Served:
     async def get(self, path: str, **headers: str) -> httpx.Response:
         return await self.client.get(f"/v1/trees{path}", headers=headers)
 
-    async def put(self, tree: str, *texts: str) -> None:
-        records = [{"id": f"e{number}", "text": text} for number, text in enumerate(texts)]
+    async def put(self, tree: str, *texts: str, first: int = 0) -> None:
+        records = [{"id": f"e{number}", "text": text} for number, text in enumerate(texts, first)]
         assert (await self.post(f"{tree}/turns", records)).status_code == 202
 
     async def hits(self, tree: str, query: str, **more: object) -> list[str]:

@@ -136,10 +136,12 @@ async def test_events_that_are_named(memory: LocalMemory) -> None:
     before = await memory.stats("t")
     report = await memory.forget("t", events=["e3", "e5", "e3", "never"])
     assert (report.tree, report.forgotten, report.unknown, report.already, report.leaves) == ("t", 2, 1, 0, 2)
-    assert report.seq == (await memory.stats("t")).seq > before.seq
+    # Summaries may have been written since.
+    assert before.seq < report.seq <= (await memory.stats("t")).seq
     assert (await memory.stats("t")).events == before.events - 2
     again = await memory.forget("t", events=["e3", "never"])
-    assert (again.forgotten, again.unknown, again.already, again.leaves, again.seq) == (0, 0, 2, 0, report.seq)
+    assert (again.forgotten, again.unknown, again.already, again.leaves) == (0, 0, 2, 0)
+    assert again.seq >= report.seq
 
 
 async def test_a_conversation(memory: LocalMemory) -> None:
