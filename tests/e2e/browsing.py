@@ -90,6 +90,59 @@ def page_service(folder: Path, **variables: str) -> Iterator[PageService]:
         service.stop()
 
 
+class Seen:
+    """
+    An element of the page, which may be drawn anew between being found and being asked.
+
+    Then the one that stands in its place is: that of the same number among those that a selector finds and that are seen.
+    """
+
+    def __init__(self, page: Page, selector: str, number: int, element: WebElement) -> None:
+        self._page = page
+        self._selector = selector
+        self._number = number
+        self._element = element
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+        return str(self._do(lambda element: element.text))
+
+    def click(self) -> None:
+        """Click on it."""
+        self._do(lambda element: element.click())
+
+    def send_keys(self, *keys: str) -> None:
+        """Type into it."""
+        self._do(lambda element: element.send_keys(*keys))
+
+    def clear(self) -> None:
+        """Empty it."""
+        self._do(lambda element: element.clear())
+
+    def is_displayed(self) -> bool:
+        """Whether it is seen."""
+        return bool(self._do(lambda element: element.is_displayed()))
+
+    def get_attribute(self, name: str) -> str | None:
+        """An attribute's value."""
+        value: str | None = self._do(lambda element: element.get_attribute(name))
+        return value
+
+    def _do(self, act: Callable[[WebElement], T]) -> T:
+        from selenium.common.exceptions import StaleElementReferenceException  # noqa: PLC0415
+
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return act(self._element)
+            except StaleElementReferenceException:
+                again = self._page.elements(self._selector)
+                if len(again) <= self._number or time.monotonic() > end:
+                    raise
+                self._element = again[self._number]
+
+
 class Page:
     """What a person sees and does."""
 
@@ -102,12 +155,23 @@ class Page:
         self.driver.get("about:blank")
         self.driver.get(f"{self.url}/{place}")
 
-    def all(self, selector: str) -> list[WebElement]:
-        """Elements that are seen."""
-        found: list[WebElement] = self.driver.find_elements(By.CSS_SELECTOR, selector)
-        return [each for each in found if each.is_displayed()]
+    def all(self, selector: str) -> list[Seen]:
+        """Elements that are seen, all at one moment."""
+        return [Seen(self, selector, number, each) for number, each in enumerate(self.elements(selector))]
 
-    def one(self, selector: str) -> WebElement:
+    def elements(self, selector: str) -> list[WebElement]:
+        """The same as the driver has them: each may be gone in the next moment."""
+        from selenium.common.exceptions import StaleElementReferenceException  # noqa: PLC0415
+
+        end = time.monotonic() + PATIENCE
+        while True:
+            found: list[WebElement] = self.driver.find_elements(By.CSS_SELECTOR, selector)
+            try:
+                return [each for each in found if each.is_displayed()]
+            except StaleElementReferenceException:
+                assert time.monotonic() < end, f"is drawn anew again and again: {selector}"
+
+    def one(self, selector: str) -> Seen:
         """The first element; waits for it."""
         return self.until(lambda: next(iter(self.all(selector)), None), selector)
 

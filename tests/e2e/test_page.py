@@ -83,8 +83,7 @@ def test_a_stranger_chooses_a_tree_opens_it_and_reads_a_node(page: Page) -> None
     assert page.place == "/#/t/chats"
     assert int(page.text(".centre-amount")) == 308
 
-    topic = page.one(".row.summary")
-    topic.find_element("css selector", ".twist").click()
+    page.one(".row.summary .twist").click()
     page.until(lambda: page.all(".row[aria-level='2']"), "what lies below")
     page.one(".row.summary .row-text").click()
     page.says(".node .badge.kind", "Topic")
