@@ -124,15 +124,19 @@ def _seeking_all(consumer: Any) -> Any:
     What was fetched while the group shared its partitions anew is dropped by Faust, which relies on seeking back to the committed
     offsets. aiokafka does that only where the offset is above 0: in a partition of which nothing was committed yet, what was
     dropped would be passed over, and the next acknowledgement would commit past it.
+
+    The client is another thread's, which may be handing records over: it seeks there. Faust's own `_seek` takes records from under
+    that thread's hands, whose `KeyError` ends the worker.
     """
     seek_to_committed = consumer.seek_to_committed
+    thread = consumer._thread  # noqa: SLF001
 
     async def seek_all() -> Any:
         offsets = await seek_to_committed()
         unsought = [partition for partition, offset in offsets.items() if not offset or offset < 0]
         if unsought:
             for partition, offset in (await consumer.earliest_offsets(*unsought)).items():
-                await consumer._seek(partition, offset)  # noqa: SLF001  # `seek` would also forget what was read
+                await thread.call_thread(thread.seek, partition, offset)  # the consumer's `seek` would also forget what was read
         return offsets
 
     consumer.seek_to_committed = seek_all

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 from streams.app import FETCH_WAIT_MAX, Role, _noting, _seeking_all, heartbeat_interval, make_app, make_runtime
@@ -10,12 +11,30 @@ from streams.settings import Settings
 Partition = tuple[str, int]
 
 
+class FakeThread:
+    """The consumer's thread, which the client belongs to: nobody else may touch that."""
+
+    def __init__(self, sought: dict[Partition, int]) -> None:
+        self.sought = sought
+        self.inside = False
+
+    async def call_thread(self, call: Callable[..., None], *arguments: object) -> None:
+        self.inside = True
+        call(*arguments)
+        self.inside = False
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        assert self.inside, "another thread may be handing over records of this partition"
+        self.sought[partition] = offset
+
+
 class FakeConsumer:
     """Knows committed offsets and earliest ones."""
 
     def __init__(self, committed: dict[Partition, int | None]) -> None:
         self.committed = committed
         self.sought: dict[Partition, int] = {}
+        self._thread = FakeThread(self.sought)
 
     async def seek_to_committed(self) -> dict[Partition, int | None]:
         # As aiokafka does it.
@@ -24,9 +43,6 @@ class FakeConsumer:
 
     async def earliest_offsets(self, *partitions: Partition) -> dict[Partition, int]:
         return {partition: 10 + partition[1] for partition in partitions}
-
-    async def _seek(self, partition: Partition, offset: int) -> None:
-        self.sought[partition] = offset
 
 
 async def test_partitions_without_a_committed_offset_are_sought_too() -> None:
