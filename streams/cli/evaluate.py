@@ -210,6 +210,8 @@ class _Evaluation:
 
     async def run(self, strategies: Sequence[str], judging: _Judging, *, named: bool) -> int:
         """All of it; the exit code."""
+        import asyncio  # noqa: PLC0415
+
         from streams.evaluation.report import judged  # noqa: PLC0415
 
         result = await self._measuring.measure(strategies)
@@ -227,7 +229,7 @@ class _Evaluation:
             marks = await self._examine(exams, model, judging)
             if marks is not None:
                 asked = len(next(iter(exams.values())))
-                result["judged"] = judged(model, marks, len(self._dataset.cases) - asked)
+                result["judged"] = await asyncio.to_thread(judged, model, marks, len(self._dataset.cases) - asked)
                 self._show_judged(result["judged"])
                 if result["judged"]["incomplete"]:
                     self._output.warn(f"not all answers were judged; the same command goes on: {result['judged']['incomplete']}")
@@ -335,6 +337,8 @@ class _Evaluation:
     def _show_judged(self, value: dict[str, Any]) -> None:
         if self._output.as_json:
             return
-        from streams.cli.evaluation_tables import judged_table  # noqa: PLC0415
+        from streams.cli.evaluation_tables import judged_table, likeness_table  # noqa: PLC0415
 
-        self._output.show(judged_table(value))
+        for each in (judged_table(value), likeness_table(value)):
+            self._output.show(each)
+            self._output.show()

@@ -11,6 +11,19 @@ from rich.table import Table
 _METRICS = ("recall@3", "recall@5", "recall@10", "ndcg@10")
 _SHORT = {"recall@3": "R@3", "recall@5": "R@5", "recall@10": "R@10", "ndcg@10": "NDCG@10"}
 
+_LIKENESS = {
+    "f1": "F1",
+    "bleu_1": "BLEU-1",
+    "bleu_2": "BLEU-2",
+    "bleu_4": "BLEU-4",
+    "rouge_1": "ROUGE-1",
+    "rouge_2": "ROUGE-2",
+    "rouge_l": "ROUGE-L",
+    "distinct_1": "DISTINCT-1",
+    "distinct_2": "DISTINCT-2",
+    "bertscore": "BERTScore",
+}
+
 
 def tables(result: Mapping[str, Any], *, documents: bool) -> list[RenderableType]:
     """
@@ -88,6 +101,20 @@ def judged_table(value: Mapping[str, Any]) -> Table:
             accuracy = "" if row["accuracy"] is None else _percent(row["accuracy"])
             counts = (f"{row[name]:,}" for name in ("correct", "wrong", "unparsable", "unanswered"))
             table.add_row(strategy if category == "all" else "", category, accuracy, *counts)
+    return table
+
+
+def likeness_table(value: Mapping[str, Any]) -> Table:
+    """Answers against the right ones, by strategy and category."""
+    table = Table(title="Answers against the right ones", title_justify="left", title_style="bold", box=None)
+    table.add_column("strategy")
+    table.add_column("questions")
+    for name in _LIKENESS.values():
+        table.add_column(name, justify="right")
+    for strategy, marks in value["strategies"].items():
+        for category, row in (("all", marks), *marks["by_category"].items()):
+            shown = ("" if name not in row["likeness"] else _percent(row["likeness"][name]) for name in _LIKENESS)
+            table.add_row(strategy if category == "all" else "", category, *shown)
     return table
 
 

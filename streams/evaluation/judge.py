@@ -122,6 +122,14 @@ class Marks:
         decided = counts["correct"] + counts["wrong"]
         return counts["correct"] / decided if decided else None
 
+    def answers(self, category: str | None = None) -> list[tuple[str, str]]:
+        """Each answer with the right one, over all or one category; without questions that got none."""
+        return [
+            (each.predicted, each.exam.answer)
+            for each in self.judged
+            if each.predicted and (category is None or each.exam.category == category)
+        ]
+
 
 def estimate(exams: Sequence[Exam], chat: Chat) -> Estimate:
     """What it will take."""

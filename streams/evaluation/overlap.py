@@ -2,7 +2,7 @@
 How much of a text is in another, by words; pure.
 
 As the HAT slides define their metrics ("Metrics": F1, BLEU, DISTINCT), over words as ParlAI normalizes them: lower case, without
-punctuation and without the articles a, an, the.
+punctuation and without the articles a, an, the. ROUGE, which MemGAS gives beside them (section 3.1), is over the same words.
 """
 
 from __future__ import annotations
@@ -48,6 +48,25 @@ def distinct(candidate: Sequence[str], length: int) -> float:
     """DISTINCT-n: the share of n-grams that are different, in [0, 1]; 0 for a text that has none."""
     grams = _grams(candidate, length)
     return len(grams) / sum(grams.values()) if grams else 0.0
+
+
+def rouge(candidate: Sequence[str], gold: Sequence[str], length: int) -> float:
+    """ROUGE-n: the F1 of n-grams that both have, as often as both have them, in [0, 1] (Lin 2004)."""
+    said, wanted = _grams(candidate, length), _grams(gold, length)
+    common = sum((said & wanted).values())
+    return 2 * common / (sum(said.values()) + sum(wanted.values())) if common else 0.0
+
+
+def rouge_l(candidate: Sequence[str], gold: Sequence[str]) -> float:
+    """ROUGE-L: the F1 of the longest words that both have in the same order, gaps allowed, in [0, 1] (Lin 2004)."""
+    lengths = [0] * (len(gold) + 1)
+    for word in candidate:
+        before = 0
+        for place, other in enumerate(gold, 1):
+            above = lengths[place]
+            lengths[place] = before + 1 if word == other else max(above, lengths[place - 1])
+            before = above
+    return 2 * lengths[-1] / (len(candidate) + len(gold)) if lengths[-1] else 0.0
 
 
 def _grams(text: Sequence[str], length: int) -> Counter[tuple[str, ...]]:

@@ -11,6 +11,7 @@ from memory.results import TreeReport
 from streams.evaluation import metrics
 from streams.evaluation.dataset import Dataset
 from streams.evaluation.judge import Marks
+from streams.evaluation.likeness import likeness
 from streams.evaluation.run import Asked, Filled, StrategyRun
 
 
@@ -40,7 +41,7 @@ def outcome(
 
 
 def judged(model: str, marks: Mapping[str, Marks], left_out: int) -> dict[str, Any]:
-    """Judged answers, by strategy."""
+    """Judged answers, by strategy, and how alike they are to the right ones; takes as long as `likeness` does."""
     return {
         "model": model,
         "left_out": left_out,
@@ -53,8 +54,13 @@ def judged(model: str, marks: Mapping[str, Marks], left_out: int) -> dict[str, A
             name: {
                 "accuracy": each.accuracy(),
                 **each.counts(),
+                "likeness": likeness(each.answers()),
                 "by_category": {
-                    category: {"accuracy": each.accuracy(category), **each.counts(category)}
+                    category: {
+                        "accuracy": each.accuracy(category),
+                        **each.counts(category),
+                        "likeness": likeness(each.answers(category)),
+                    }
                     for category in sorted({one.exam.category for one in each.judged})
                 },
             }

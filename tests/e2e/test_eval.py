@@ -224,6 +224,7 @@ def test_answers_are_judged_and_kept(
     assert "at most 8 calls" in ran.err
     judged = ran.value["judged"]
     assert judged["strategies"]["hybrid"]["accuracy"] == 0.75
+    assert judged["strategies"]["hybrid"]["likeness"].keys() >= {"f1", "bleu_4", "rouge_l", "distinct_2"}
     assert (judged["calls"], judged["known"], judged["incomplete"]) == (8, 0, None)
     again = banyan(*command).value["judged"]
     assert (again["calls"], again["known"], len(server.requests)) == (0, 8, 8)

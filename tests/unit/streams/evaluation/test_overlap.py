@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from streams.evaluation.overlap import bleu, distinct, f1, words
+from streams.evaluation.overlap import bleu, distinct, f1, rouge, rouge_l, words
 
 
 def test_words_are_normalized_as_parlai_does() -> None:
@@ -34,3 +34,27 @@ def test_distinct() -> None:
     assert distinct(["x", "y", "x", "y"], 1) == 0.5
     assert distinct(["x", "y", "x", "y"], 2) == pytest.approx(2 / 3)
     assert distinct(["x"], 2) == 0.0
+
+
+def test_rouge() -> None:
+    gold, said = ["police", "killed", "the", "gunman"], ["police", "kill", "the", "gunman"]
+    assert rouge(said, gold, 1) == 0.75
+    assert rouge(said, gold, 2) == pytest.approx(1 / 3)
+    assert rouge(["x"], gold, 2) == rouge([], [], 1) == 0.0
+    assert rouge(["x", "x"], ["x"], 1) == pytest.approx(2 / 3), "a word counts as often as both have it"
+
+
+@pytest.mark.parametrize(
+    ("said", "share"),
+    [
+        (["police", "kill", "the", "gunman"], 3 / 4),
+        (["the", "gunman", "kill", "police"], 2 / 4),
+        (["gunman", "the", "killed", "police"], 1 / 4),
+        (["nobody"], 0.0),
+        ([], 0.0),
+    ],
+)
+def test_rouge_l_goes_by_the_order_of_words(said: list[str], share: float) -> None:
+    gold = ["police", "killed", "the", "gunman"]
+    assert rouge_l(said, gold) == pytest.approx(share)
+    assert rouge_l(gold, said) == pytest.approx(share)
