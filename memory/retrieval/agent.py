@@ -127,7 +127,7 @@ class Agent(Strategy):
         )
         ranked = tuple(
             Ranked(node=node, score=-negated, parts=_parts(walk, node, words, place) if question.explain else {})
-            for negated, place, node in wanted[: question.k]
+            for negated, place, node in wanted[: question.most]
         )
         trace = tuple(_drawn(walk.steps)) if question.explain else ()
         return Ranking(ranked=ranked, seq=walk.seq, trace=trace)

@@ -25,13 +25,13 @@ class Collapsed(Strategy):
 
     async def rank(self, question: Question) -> Ranking:
         """See `Strategy.rank`."""
-        query = IndexQuery(vector=question.vector, terms="", dense_k=question.k, lexical_k=0, scope=question.scope)
+        query = IndexQuery(vector=question.vector, terms="", dense_k=question.most, lexical_k=0, scope=question.scope)
         answer = await self._index.search(TreeId(question.tree), query)
         found = Candidates.of(answer.found)
         best = sorted(zip((-found.dense).tolist(), found.nodes, strict=True))
         ranked = tuple(
             Ranked(node=node, score=-negated, parts={"dense": -negated} if question.explain else {})
-            for negated, node in best[: question.k]
+            for negated, node in best[: question.most]
             if -negated >= self._cosine_min
         )
         trace = (f"{len(found)} nearest nodes, {len(ranked)} of them with a cosine of at least {self._cosine_min:g}",)

@@ -138,7 +138,7 @@ class Descent(Strategy):
                 view,
                 question.vector,
                 width=self._width,
-                episodes=question.k,
+                episodes=question.most,
                 room=self._room,
                 parameters=parameters,
                 share=self._share,
@@ -149,7 +149,7 @@ class Descent(Strategy):
         leaves = set(layers[-1].chosen) if NodeKind.LEAF in kinds else set()
         ranked = tuple(
             Ranked(node=found.node, score=found.score, parts=_parts(found, leaf=found in leaves) if question.explain else {})
-            for found in _first([*wanted, *leaves], question.k)
+            for found in _first([*wanted, *leaves], question.most)
         )
         trace = _told(layers, _weighed(latest, self._share), episodes) if question.explain else ()
         return Ranking(ranked=ranked, seq=seq, trace=trace)

@@ -92,7 +92,7 @@ class Hybrid(Strategy):
         # Documents are what titles lead to; a memory of conversations alone is not asked for any.
         if any(_is_document(found, place) for place in range(len(found))):
             scoring = await self._follow_titles(question, query, answer, hints, scoring, trace)
-        best = scoring.best(question.k, around=_may_answer(question.scope))
+        best = scoring.best(question.most, around=_may_answer(question.scope))
         ranked = tuple(
             Ranked(
                 node=scoring.candidates.nodes[index],

@@ -24,14 +24,14 @@ class Lexical(Strategy):
     async def rank(self, question: Question) -> Ranking:
         """See `Strategy.rank`."""
         query = IndexQuery(
-            vector=question.vector, terms=plain(question.text), dense_k=0, lexical_k=question.k, scope=question.scope
+            vector=question.vector, terms=plain(question.text), dense_k=0, lexical_k=question.most, scope=question.scope
         )
         answer = await self._index.search(question.tree, query)
         found = Candidates.of(answer.found)
         best = sorted(zip((-found.lexical).tolist(), found.nodes, strict=True))
         ranked = tuple(
             Ranked(node=node, score=-negated, parts={"lexical": -negated} if question.explain else {})
-            for negated, node in best[: question.k]
+            for negated, node in best[: question.most]
             if negated < 0
         )
         trace = (f"{len(ranked)} nodes share words with the question",)

@@ -137,7 +137,7 @@ class GranularityRouter(Strategy):
         if kinds is not None:
             leaf = units.levels == LEVELS.index(TURN)
             ranks = np.where(leaf if NodeKind.SUMMARY not in kinds else ~leaf if NodeKind.LEAF not in kinds else True, ranks, -1.0)
-        best = [place for place in foremost(ranks, question.k).tolist() if ranks[place] > 0]
+        best = [place for place in foremost(ranks, question.most).tolist() if ranks[place] > 0]
         ranked = tuple(
             Ranked(
                 node=units.ids[place],

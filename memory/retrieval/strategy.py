@@ -20,11 +20,18 @@ class Question:
     """The text, embedded with purpose `query`: (d,) float32 of unit length."""
     k: int
     """Nodes wanted, 1 or more."""
+    spare: int = 0
+    """Further nodes, best next, to take the place of those that turn out to repeat another; they change nothing of the first k."""
     parameters: Mapping[str, float] = field(default_factory=dict)
     """The tree's, as it remembers them."""
     scope: Scope = field(default_factory=Scope)
     explain: bool = False
     """Fill `Ranked.parts` and `Ranking.trace`."""
+
+    @property
+    def most(self) -> int:
+        """Nodes that a ranking may have."""
+        return self.k + self.spare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +47,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """The best nodes, best first, at most k."""
+    """The best nodes, best first, at most `Question.most`."""
 
     ranked: tuple[Ranked, ...]
     seq: int

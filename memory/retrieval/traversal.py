@@ -64,6 +64,6 @@ class Traversal(Strategy):
         wanted.sort(key=lambda scored: (-scored[0], scored[1]))
         ranked = tuple(
             Ranked(node=node, score=score, parts={"dense": score} if question.explain else {})
-            for score, node in wanted[: question.k]
+            for score, node in wanted[: question.most]
         )
         return Ranking(ranked=ranked, seq=seq, trace=tuple(trace))

@@ -25,6 +25,7 @@ from memory.retrieval.grouping import best_of_each
 from memory.retrieval.hybrid import Hybrid
 from memory.retrieval.lexical import Lexical
 from memory.retrieval.packing import Passage, pack
+from memory.retrieval.repeats import without_repeats
 from memory.retrieval.router import GranularityRouter
 from memory.retrieval.strategy import Question, Ranked, Ranking, Strategy
 from memory.retrieval.traversal import Traversal
@@ -36,10 +37,14 @@ from memory.tree.provisional import without_phrases
 
 Grouping = Literal["none", "conversation", "document"]
 
+_LEAVES = frozenset({NodeKind.LEAF})
+
 SOURCES_MAX = 20
 """Event ids that a summary's hit names."""
 GROUP_WIDTH = 10
 """Leaves ranked for each group wanted."""
+SPARE_MIN = 20
+"""Nodes ranked beside those wanted, at least, where some may repeat others; as many as are wanted, if these are more."""
 CONTEXT_TOKENS_MAX = 1_000_000
 CONTEXT_HITS_MAX = 500
 
@@ -118,7 +123,7 @@ class Query:
         explain: bool = False,
     ) -> SearchAnswer:
         """
-        The best hits for a question.
+        The best hits for a question, none of which says what one above or below it in the tree says.
 
         Args:
             tree: which memory.
@@ -133,13 +138,12 @@ class Query:
             QueryError: out of bounds; the message says which.
         """
         ranking = await self._rank(tree, text, k=k, strategy=strategy, scope=scope, group=group, explain=explain)
-        chosen: Sequence[Ranked] = ranking.ranked
+        ranked: Sequence[Ranked] = ranking.ranked
         if group != "none":
-            ungrouped = await self._store.nodes(tree, [ranked.node for ranked in chosen])
-            chosen = [ranked for ranked in chosen if ranked.node in ungrouped]
-            chosen = best_of_each(chosen, lambda ranked: _group(ungrouped[ranked.node], group), limit=k)
-        nodes = await self._store.lineage(tree, [ranked.node for ranked in chosen])
-        chosen = [ranked for ranked in chosen if ranked.node in nodes]
+            ungrouped = await self._store.nodes(tree, [each.node for each in ranked])
+            ranked = [each for each in ranked if each.node in ungrouped]
+            ranked = best_of_each(ranked, lambda each: _group(ungrouped[each.node], group), limit=k)
+        chosen, nodes = await self._chosen(tree, ranked, k)
         hits = await self._hits(tree, chosen, nodes)
         return SearchAnswer(hits=hits, seq=ranking.seq, strategy=strategy, trace=ranking.trace)
 
@@ -219,10 +223,29 @@ class Query:
         self._asked(tree)
         wanted = k if group == "none" else min(self._settings.k_max, k * GROUP_WIDTH)
         if group != "none":
-            scope = replace(scope, kinds=frozenset({NodeKind.LEAF}))
+            scope = replace(scope, kinds=_LEAVES)
         return await chosen.rank(
-            Question(tree=tree, text=text, vector=vector, k=wanted, parameters=info.parameters, scope=scope, explain=explain)
+            Question(
+                tree=tree,
+                text=text,
+                vector=vector,
+                k=wanted,
+                # No leaf is above another.
+                spare=0 if scope.leaves_only or scope.kinds == _LEAVES else max(SPARE_MIN, k),
+                parameters=info.parameters,
+                scope=scope,
+                explain=explain,
+            )
         )
+
+    async def _chosen(self, tree: TreeId, ranked: Sequence[Ranked], k: int) -> tuple[list[Ranked], dict[NodeId, Node]]:
+        """The k best that there still are and that repeat nothing, and these with all above them."""
+        nodes = dict(await self._store.lineage(tree, [each.node for each in ranked[:k]]))
+        chosen = without_repeats(ranked[:k], nodes, limit=k)
+        if len(chosen) < min(k, len(ranked)):
+            nodes |= await self._store.lineage(tree, [each.node for each in ranked[k:]])
+            chosen = without_repeats(ranked, nodes, limit=k)
+        return chosen, nodes
 
     async def _hits(self, tree: TreeId, ranked: Sequence[Ranked], nodes: Mapping[NodeId, Node]) -> tuple[Hit, ...]:
         """Hits of the nodes that were ranked; `nodes` has them and all above them."""

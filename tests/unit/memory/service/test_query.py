@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from memory.adapters.embedded.extractive import ExtractiveSummarizer
 from memory.errors import EmbedderAnswerError, EmbedderError, QueryError, TreeMismatchError, TreeNotFoundError
 from memory.model import NodeKind, TreeId
 from memory.ports.index import Scope
@@ -229,6 +230,27 @@ async def test_explain_shows_parts_and_trace(world: World) -> None:
         assert answer.trace
         assert all(hit.parts for hit in answer.hits)
         assert not (await ask(world, strategy=strategy)).trace
+
+
+@pytest.mark.parametrize("drained", [False, True])
+@pytest.mark.parametrize("strategy", [*STRATEGIES, "bm25"])
+async def test_what_a_summary_repeats_is_answered_once_and_the_next_hit_fills_up(
+    make_world: MakeWorld, strategy: str, drained: bool
+) -> None:
+    world = make_world(summarizer=ExtractiveSummarizer())
+    await world.put(*(turn(number, f"Topic{number // 2} began in Porto.", speaker="Ana") for number in range(40)))
+    await world.drain()
+    await world.forget(*(f"e{number}" for number in range(0, 40, 2)))
+    if drained:
+        await world.drain()
+    k = 12
+    found = (await ask(world, "Topic3 began in Porto", k=k, strategy=strategy)).hits
+    by_id = {hit.id: hit for hit in found}
+    on_paths = [(hit, by_id[crumb.id]) for hit in found for crumb in hit.path if crumb.id in by_id]
+    assert not [(lower.text, upper.text) for lower, upper in on_paths if upper.text in {lower.text, f"Ana: {lower.text}"}]
+    assert len(found) == k
+    text = (await world.query.context(TREE, "Topic3 began in Porto", tokens=2_000, strategy=strategy, scope=Scope())).text
+    assert text.count("Topic3 began in Porto.") == 1
 
 
 @pytest.mark.parametrize("tokens", [1, 5, 40, 400, 100_000])
