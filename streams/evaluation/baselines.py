@@ -1,4 +1,4 @@
-"""What a memory has to beat, made of two of its own strategies over leaves alone."""
+"""What a memory has to beat: two of its own strategies over leaves alone, and the units of one granularity."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from memory.facade import LocalMemory
 from memory.model import NodeId, NodeKind
-from memory.ports.index import Scope
+from memory.ports.index import Candidates, IndexQuery, Scope
+from memory.records import tree_id
 from memory.results import Hit
 from memory.retrieval import fusion
 
@@ -42,3 +43,46 @@ async def fused(memory: LocalMemory, tree: str, text: str) -> Sequence[Hit]:
     scores = fusion.weighted(dense, lexical, dense_weight=DENSE_WEIGHT)
     best = sorted(zip((-scores).tolist(), ids, strict=True))
     return [hits[each] for _, each in best]
+
+
+async def units_at(memory: LocalMemory, tree: str, text: str, *, depth: int, k: int) -> Sequence[Hit]:
+    """
+    The nearest summaries of one depth by cosine, each with an item below it as its source, and without a path.
+
+    They are looked for in the index, since a search leaves out what another node of the same path says too, and the summary of a
+    single turn often says what its session says.
+
+    Args:
+        memory: to be asked.
+        tree: of it.
+        text: the question.
+        depth: counted from the root, whose children have 1.
+        k: summaries of all depths that are looked among.
+    """
+    parts, name = memory.parts, tree_id(tree)
+    vector = await parts.query.embed(text)
+    await parts.indexing.catch_up(name)
+    query = IndexQuery(vector=vector, terms="", dense_k=k, lexical_k=0, scope=Scope(kinds=frozenset({NodeKind.SUMMARY})))
+    found = Candidates.of((await parts.index.search(name, query)).found)
+    nearest = sorted(zip((-found.dense).tolist(), found.nodes, strict=True))
+    nodes = await parts.store.nodes(name, [each for _, each in nearest])
+    chosen = [(-negated, nodes[each]) for negated, each in nearest if each in nodes and nodes[each].depth == depth]
+    below = await parts.store.events_below(name, [node.id for _, node in chosen], limit=1)
+    return [
+        Hit(
+            id=node.id,
+            kind=node.kind,
+            score=score,
+            text=node.text,
+            depth=node.depth,
+            event_id=None,
+            chunk=0,
+            source=None,
+            sources=below.get(node.id, ()),
+            path=(),
+            descendants=node.descendants,
+            pending=node.pending,
+            provisional=node.provisional,
+        )
+        for score, node in chosen
+    ]

@@ -12,13 +12,12 @@ from typing import Final, Literal
 from memory.errors import SettingError
 from memory.local import LocalMemory, open_local
 from memory.model import NodeKind, Vector
-from memory.ports.index import Scope
 from memory.results import Hit, TreeNode
 from memory.retrieval.text import embedded_text
 from memory.service.chunking import items
 from memory.settings import RetrievalSettings
 from streams.evaluation import metrics
-from streams.evaluation.baselines import LEAVES, fused
+from streams.evaluation.baselines import LEAVES, fused, units_at
 from streams.evaluation.choices import GRANULARITIES, STRATEGIES
 from streams.evaluation.dataset import Case, Dataset
 from streams.evaluation.timing import Asked as SummariesAsked
@@ -33,7 +32,6 @@ UNITS_K: Final = 100
 """Hits of any kind asked for, so that ten distinct sessions are among them."""
 GRANULARITIES_K: Final = RetrievalSettings().k_max
 """Units of all granularities asked for, of which those of one are kept."""
-_SUMMARIES: Final = Scope(kinds=frozenset({NodeKind.SUMMARY}))
 _CHILDREN_MAX: Final = 1_000
 _BATCH: Final = 32
 
@@ -319,9 +317,7 @@ class _Granularity(_Asker):
 
     async def ranked(self, tree: str, text: str) -> Sequence[Hit]:
         """See `_Asker.ranked`."""
-        depth = GRANULARITIES[self._strategy]
-        answer = await self._memory.search(tree, text, k=GRANULARITIES_K, strategy="collapsed", scope=_SUMMARIES)
-        return [hit for hit in answer.hits if hit.depth == depth]
+        return await units_at(self._memory, tree, text, depth=GRANULARITIES[self._strategy], k=GRANULARITIES_K)
 
     async def judged(self, case: Case, hits: Sequence[Hit], pure: Mapping[str, str]) -> Asked:  # noqa: ARG002
         """See `_Asker.judged`."""
