@@ -132,3 +132,8 @@ class NavigatorError(TransientError):
 
 class FilterError(TransientError):
     """What filters a context is away, refused for now, or gave what is not of the memory; the context stays as it was found."""
+
+
+NOT_THE_RECORD = (SettingError, StoreDamagedError, StoreVersionError)
+"""Permanent errors that every other record, or node, would meet too: a key or password that is not taken any more, a store that is
+damaged or too new. Nothing is given up for them; who meets one in the middle of its work cannot go on."""

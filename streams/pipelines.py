@@ -14,7 +14,7 @@ from memory.adapters.embedded.extractive import ExtractiveKeywords, ExtractiveSu
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.adapters.openai.summarizer import OpenAISummarizer
 from memory.adapters.openai.throttle import ThrottleCounts
-from memory.errors import TransientError, TreeNotFoundError
+from memory.errors import NOT_THE_RECORD, TransientError, TreeNotFoundError
 from memory.model import NodeId, TreeId
 from memory.ports.claims import NodeClaims
 from memory.ports.embedder import Embedder
@@ -269,6 +269,10 @@ async def open_summarizing(
             except TooManyDeadLettersError as error:
                 end(str(error))
                 raise
+            except Exception as error:
+                # The job's messages would be held for ever, and all that stands behind them.
+                end(f"dead letters cannot be sent: {type(error).__name__}: {error}")
+                raise
 
         jobs = TakenJobs(
             InProcessSummaryJobs(clock, linger=linger, tree_max=settings.memory.summaries.tree_max),
@@ -296,6 +300,10 @@ async def open_summarizing(
 
         def given_up(job: SummaryJob, error: Exception) -> None:
             nonlocal given_up_now
+            if isinstance(error, NOT_THE_RECORD):
+                # Every other summary would be given up for it too.
+                end(f"no summary can be made: {type(error).__name__}: {error}")
+                raise error
             given_up_now += 1
             _log.warning("summary given up", tree=job.tree, node=job.node, attempts=job.attempt + 1, error=str(error))
             # One letter is enough for all messages about the node: what is to be done is in the store. A job that came with no

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from memory.changes import EventEntry, LogEntry
-from memory.errors import EmbedderError
+from memory.errors import EmbedderError, TreeNotFoundError
 from memory.model import EventId, NodeId, TreeId
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
@@ -133,8 +133,12 @@ class Ingest:
 
         Raises:
             EmbedderError, EmbedderAnswerError: nothing was embedded.
+            StoreUnavailableError: also where the store has lost a tree, which the next call makes anew.
         """
-        return await self._preparing.prepare_all(batches)
+        try:
+            return await self._preparing.prepare_all(batches)
+        except TreeNotFoundError as error:
+            raise self._preparing.lost(batches, error) from error
 
     async def commit(self, prepared: Prepared, records: Sequence[Record]) -> list[EventResult]:
         """
@@ -144,7 +148,14 @@ class Ingest:
 
         Raises:
             ContentionError: refused too often; nothing of the batch was written.
+            StoreUnavailableError: also where the store has lost the tree, which the next call makes anew.
         """
+        try:
+            return await self._commit(prepared, records)
+        except TreeNotFoundError as error:
+            raise self._preparing.lost([prepared.tree], error) from error
+
+    async def _commit(self, prepared: Prepared, records: Sequence[Record]) -> list[EventResult]:
         receipts = dict(prepared.known)
         accepted: set[EventId] = set()
         waiting = [(_entry(record, group), group) for record, group in zip(prepared.records, prepared.insertions, strict=True)]

@@ -31,7 +31,7 @@ class KnownStructures:
 
         Raises:
             TreeNotFoundError: there is no such tree.
-            SettingError: it was made with one that this version does not have.
+            TreeMismatchError: it was made with one that this version does not have.
         """
         known = self._known.get(tree)
         if known is None:

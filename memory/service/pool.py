@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from memory.errors import BanyanError, ClaimBusyError, PermanentError, SummarizerAnswerError, TransientError
+from memory.errors import (
+    NOT_THE_RECORD,
+    BanyanError,
+    ClaimBusyError,
+    PermanentError,
+    SummarizerAnswerError,
+    TransientError,
+)
 from memory.model import NodeId, TreeId
 from memory.ports.claims import Claim, NodeClaims
 from memory.ports.jobs import SummaryJob, SummaryJobs
@@ -177,7 +184,11 @@ class SummaryPool:
             failures = 1 + (claim.failures if claim is not None else job.attempt)
             if claim is not None:
                 with suppress(TransientError):
-                    failures = await self._claims.failed(claim, self.counts.last_error)
+                    if isinstance(error, NOT_THE_RECORD):
+                        # No failure of the node, which the ledger would have given up after some restarts.
+                        await self._claims.release(claim)
+                    else:
+                        failures = await self._claims.failed(claim, self.counts.last_error)
             # A node whose answers are unusable is given up after a budget, or it would be paid for without end.
             if isinstance(error, PermanentError) or failures >= self._settings.attempts_max:
                 await self._give_up(replace(job, attempt=failures - 1), error)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memory.errors import EmbedderError, TreeMismatchError
+from memory.errors import EmbedderError, StoreUnavailableError, TreeMismatchError, TreeNotFoundError
 from memory.model import EventId, Item, TreeId, TreeInfo, Vector
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
@@ -128,6 +128,16 @@ class Preparing:
     def knows(self, tree: TreeId) -> bool:
         """Whether `ensure_tree` has nothing to wait for."""
         return tree in self._structures
+
+    def lost(self, trees: Iterable[TreeId], error: TreeNotFoundError) -> StoreUnavailableError:
+        """One of these trees, which were all there, is not any more: look at all of them again; returns what to raise."""
+        for tree in trees:
+            self._structures.pop(tree, None)
+        return StoreUnavailableError(
+            f"{error}, though it was there before: the store has lost it, as after a flush or a restart without its file; it is "
+            "made anew, and what was in it comes back by `banyan repair` (docs/redis.md)",
+            retry_after=0.0,
+        )
 
     async def prepare_all(self, batches: Mapping[TreeId, Sequence[Record]]) -> list[Prepared]:
         """

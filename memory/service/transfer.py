@@ -116,8 +116,8 @@ class Transfer:
 
         Raises:
             RecordError: a line is not what an export has; commits before it stay.
-            TreeMismatchError: of another embedding model, or the tree exists and is another one.
-            SettingError: of a structure that is not known here, or with parameters it cannot have.
+            TreeMismatchError: of another embedding model, of a structure that is not known here or with parameters it cannot
+                have, or the tree exists and is another one.
         """
         numbered = numbered_lines(lines)
         header = await self._read_header(numbered)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from memory.errors import SettingError
+from memory.errors import SettingError, TreeMismatchError
 from memory.model import EmbeddingModel, TreeInfo
 from memory.structures.base import Structure
 from memory.structures.hat import Hat
@@ -59,5 +59,14 @@ def make(name: str, model: EmbeddingModel, parameters: Mapping[str, float] | Non
 
 
 def of(info: TreeInfo) -> Structure:
-    """The structure an existing tree was made with."""
-    return make(info.structure, info.model, info.parameters)
+    """
+    The structure an existing tree was made with.
+
+    Raises:
+        TreeMismatchError: this version does not have it, or not with such parameters.
+    """
+    try:
+        return make(info.structure, info.model, info.parameters)
+    except SettingError as error:
+        # It is that tree which does not fit, not a setting, and others may be worked on.
+        raise TreeMismatchError(f"tree {info.id!r} was made by another version: {error}; upgrade this one") from error

@@ -15,13 +15,7 @@ from typing import TypeVar
 
 import structlog
 
-from memory.errors import (
-    BanyanError,
-    RecordError,
-    StoreDamagedError,
-    StoreVersionError,
-    TreeMismatchError,
-)
+from memory.errors import NOT_THE_RECORD, BanyanError, RecordError, TreeMismatchError
 from memory.model import EventId, TreeId
 from memory.ports.clock import Clock
 from memory.ports.store import TreeStore
@@ -161,8 +155,8 @@ class Batches:
             committed: called once all is in the store; what remains is to send jobs and dead letters.
 
         Raises:
-            CannotGoOnError, TooManyDeadLettersError, StoreDamagedError, StoreVersionError: the process is to end; nothing may be
-                acknowledged.
+            CannotGoOnError, TooManyDeadLettersError, SettingError, StoreDamagedError, StoreVersionError: the process is to end;
+                nothing may be acknowledged.
         """
         outcome = _Outcome(topic=deliveries[0].topic if deliveries else "", records=len(deliveries))
         received = {"messaging.system": "kafka", "messaging.destination.name": outcome.topic, "messaging.operation.type": "process"}
@@ -263,7 +257,7 @@ class Batches:
                 "embedding",
                 lambda: self.ingest.prepare_all({tree: [taken.record for taken in group] for tree, group in groups.items()}),
             )
-        except (StoreDamagedError, StoreVersionError):
+        except NOT_THE_RECORD:
             raise
         except Exception as error:  # noqa: BLE001  # whatever it is, the record that causes it is to be found
             if len(batch) == 1:
@@ -284,7 +278,7 @@ class Batches:
         records = [taken.record for taken in group]
         try:
             results = await self._bounded("committing", lambda: self.ingest.commit(ready, records))
-        except (StoreDamagedError, StoreVersionError):
+        except NOT_THE_RECORD:
             raise
         except Exception as error:  # noqa: BLE001
             if len(group) == 1:

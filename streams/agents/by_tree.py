@@ -14,13 +14,18 @@ from typing import Generic, Protocol, TypeVar
 
 import structlog
 
-from memory.errors import BanyanError, RecordError, StoreDamagedError, StoreVersionError
+from memory.errors import NOT_THE_RECORD, BanyanError, RecordError
 from memory.model import TreeId
 from streams import tracing
+from streams.agents.batches import GIVEN_UP_IN_ROW_MAX, CannotGoOnError
+from streams.broker import BrokerRefusedError
 from streams.dead_letters import DeadLetters
 from streams.deliveries import Delivery, Later
 from streams.retrying import Retry
 from streams.schema_versions import check_schema
+
+NOT_THE_TREE = (*NOT_THE_RECORD, BrokerRefusedError)
+"""Errors that what is said of any other tree would meet too."""
 
 
 class OfTree(Protocol):
@@ -68,6 +73,8 @@ class ByTree(ABC, Generic[Said]):
         """Messages by what became of them, since the process started."""
         self._later: list[Later] = []
         """Of the batch in hand."""
+        self._given_up_in_row = 0
+        """For errors that nobody thought of."""
 
     @abstractmethod
     async def deal(self, tree: TreeId, group: Sequence[Taken[Said]]) -> Counter[str]:
@@ -86,7 +93,8 @@ class ByTree(ABC, Generic[Said]):
             Those that `deal` has put off.
 
         Raises:
-            StoreDamagedError, StoreVersionError: the process is to end; nothing may be acknowledged.
+            CannotGoOnError, SettingError, BrokerRefusedError, StoreDamagedError, StoreVersionError: the process is to end;
+                nothing may be acknowledged.
         """
         topic = deliveries[0].topic if deliveries else ""
         self._later = []
@@ -113,13 +121,27 @@ class ByTree(ABC, Generic[Said]):
 
     async def _dealt(self, tree: TreeId, group: Sequence[Taken[Said]]) -> Counter[str]:
         try:
-            return await self.deal(tree, group)
-        except (StoreDamagedError, StoreVersionError):
+            counts = await self.deal(tree, group)
+        except NOT_THE_TREE:
             raise
         except BanyanError as error:
             for taken in group:
                 self.give_up(taken.delivery, error)
             return Counter()
+        except Exception as error:  # whatever it is, the message that causes it must not stop all others for good
+            self.log.warning("unexpected", what=self._form, error=f"{type(error).__name__}: {error}", exc_info=len(group) == 1)
+            if len(group) > 1:
+                return sum([await self._dealt(tree, [taken]) for taken in group], Counter())
+            self._given_up_in_row += 1
+            if self._given_up_in_row > GIVEN_UP_IN_ROW_MAX:
+                raise CannotGoOnError(
+                    f"{self._given_up_in_row} valid messages in a row failed, the last at {group[0].delivery.place} with "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+            self.give_up(group[0].delivery, error)
+            return Counter()
+        self._given_up_in_row = 0
+        return counts
 
     def give_up(self, delivery: Delivery, error: Exception, *, attempts: int = 1) -> None:
         """Make a message a dead letter."""

@@ -1,4 +1,4 @@
-"""A summary worker whose model answers rubbish about some nodes, or is away. Run as a script by the tests."""
+"""A summary worker whose model answers rubbish about some nodes, is away, or refuses the key. Run as a script by the tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from memory.adapters.embedded.extractive import ExtractiveSummarizer
-from memory.errors import SummarizerAnswerError, SummarizerError
+from memory.errors import SettingError, SummarizerAnswerError, SummarizerError
 from memory.ports.summarizer import Summary, SummaryRequest
 from streams import pipelines
 from streams.app import Role
@@ -35,9 +35,19 @@ class Away(ExtractiveSummarizer):
         raise SummarizerError("away (503)")
 
 
+class Refused(ExtractiveSummarizer):
+    """Has had its key taken away."""
+
+    async def summarize(self, request: SummaryRequest) -> Summary:  # noqa: ARG002
+        raise SettingError("the model answered 401, the key was refused")
+
+
+KINDS = {"poisoned": Poisoned, "away": Away, "refused": Refused}
+
+
 def main(arguments: Sequence[str]) -> int:
     async def opened(settings: Settings) -> pipelines.Summarizing:
-        summarizer = Away() if arguments else Poisoned()
+        summarizer = KINDS[arguments[0] if arguments else "poisoned"]()
         return await pipelines.open_summarizing(settings, summarizer=summarizer)
 
     settings = load(os.environ).settings

@@ -105,6 +105,19 @@ async def test_a_poisoned_node_stops_after_its_attempts_and_stays_pending(instal
         assert (await memory.stats("t")).pending > 0
 
 
+async def test_a_key_that_is_refused_ends_the_worker_and_gives_no_summary_up(installed: Settings, workers: Workers) -> None:
+    await send(installed, turns(40))
+    workers("worker", "ingest")
+    await until_events(installed, 40)
+    worker = workers("tests/integration/kafka/poisoned_worker.py", "refused")
+    worker.ends(75)
+    (said,) = worker.events("cannot go on")
+    assert "401" in said["reason"]
+    assert not await read(installed, topics(installed.kafka).dead_letters.name)
+    workers("worker", "summaries")
+    await until_fresh(installed)
+
+
 async def test_a_model_that_is_away_is_waited_for_and_bounds_what_is_taken(installed: Settings, workers: Workers) -> None:
     await send(installed, turns(200))
     workers("worker", "ingest")

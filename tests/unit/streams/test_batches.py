@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import structlog
 
-from memory.errors import StoreDamagedError
+from memory.errors import BanyanError, SettingError, StoreDamagedError
 from memory.model import EventId, TreeId
 from memory.ports.embedder import Embedder
 from memory.results import EventResult
@@ -265,11 +265,27 @@ async def test_a_record_that_breaks_the_commit_is_given_up_alone(parts: Parts) -
     ]
 
 
-async def test_a_damaged_store_ends_the_process(parts: Parts) -> None:
-    batches = parts.over(Failing.__new__(Failing).of(parts, StoreDamagedError("torn")))
-    with pytest.raises(StoreDamagedError):
+@pytest.mark.parametrize("error", [StoreDamagedError("torn"), SettingError("Redis refused the user or the password")])
+async def test_what_every_record_would_meet_ends_the_process(parts: Parts, error: BanyanError) -> None:
+    batches = parts.over(Failing.__new__(Failing).of(parts, error))
+    with pytest.raises(type(error)):
         await batches.take([message(number) for number in range(20)])
     assert parts.letters() == []
+
+
+class Refused(FakeEmbedder):
+    """Has had its key taken away."""
+
+    async def embed(self, texts: Any, **kwargs: Any) -> Any:  # noqa: ARG002
+        raise SettingError("the model answered 401, the key was refused")
+
+
+async def test_a_key_that_is_refused_ends_the_process_and_gives_no_record_up(tmp_path: Path) -> None:
+    parts = Parts(tmp_path, embedder=Refused())
+    with pytest.raises(SettingError, match="401"):
+        await parts.batches.take([message(number) for number in range(20)])
+    assert parts.letters() == []
+    await parts.world.close()
 
 
 def test_an_envelope_keeps_what_came() -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import structlog
 
-from memory.errors import RecordError, StoreUnavailableError
+from memory.errors import RecordError, SettingError, StoreUnavailableError
 from memory.model import EventId, TreeId
+from memory.records import Feedback
+from memory.results import EventResult
 from memory.service.weighing import Weighing
 from memory.structures.weights import APPROVALS
+from streams.agents.batches import GIVEN_UP_IN_ROW_MAX, CannotGoOnError
 from streams.agents.early import WAIT_FIRST, WAIT_MAX, WAITING_OF_A_TREE_MAX, Early
 from streams.agents.opinions import Opinions
 from streams.dead_letters import DeadLetters, DeadLetterShare, decode_envelope
@@ -119,6 +122,43 @@ async def test_a_store_that_is_away_is_waited_for(world: World) -> None:
     parts = Parts(world, _Away(store=world.store, clock=world.clock))
     await parts.opinions.take([message(0)])
     assert await approvals(world) == 1.0
+    assert parts.letters() == []
+
+
+class _Refused(Weighing):
+    """The store lets nobody in any more, or one message meets what nobody thought of."""
+
+    def __init__(self, world: World, error: Exception, wrong: frozenset[str]) -> None:
+        super().__init__(store=world.store, clock=world.clock)
+        self._error = error
+        self._wrong = wrong
+
+    async def take(self, tree: TreeId, given: Sequence[Feedback]) -> list[EventResult]:
+        if any(each.id in self._wrong for each in given):
+            raise self._error
+        return await super().take(tree, given)
+
+
+async def test_a_password_that_is_refused_ends_the_process_and_gives_nothing_up(world: World) -> None:
+    refused = SettingError("Redis refused the user or the password")
+    parts = Parts(world, _Refused(world, refused, frozenset({"f1"})))
+    with pytest.raises(SettingError):
+        await parts.opinions.take([message(0), message(1)])
+    assert parts.letters() == []
+
+
+async def test_what_nobody_thought_of_stops_no_other_message(world: World) -> None:
+    parts = Parts(world, _Refused(world, KeyError("a bug"), frozenset({"f1"})))
+    await parts.opinions.take([message(0), message(1), message(2)])
+    assert await approvals(world) == 2.0
+    assert [(offset, error) for offset, error, _ in parts.letters()] == [(1, "KeyError")]
+
+
+async def test_when_all_that_comes_meets_it_the_process_ends(world: World) -> None:
+    ids = [f"f{number}" for number in range(GIVEN_UP_IN_ROW_MAX + 1)]
+    parts = Parts(world, _Refused(world, KeyError("a bug"), frozenset(ids)))
+    with pytest.raises(CannotGoOnError, match="KeyError"):
+        await parts.opinions.take([message(number) for number in range(len(ids))])
     assert parts.letters() == []
 
 
