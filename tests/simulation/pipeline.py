@@ -199,6 +199,8 @@ class PipelineSimulation(Simulation):
                 wanted[EventId(decode(self.broker.messages[place][offset].value or b"", limits=SETTINGS.ingest).id)] = offset
             except RecordError:
                 assert (place, offset) in self._letters(), f"{place}@{offset} is no record, and acknowledged without a letter"
+        if not wanted:
+            return  # nothing of the tree may have come yet
         # Asked from outside any life: nothing happens to who only looks.
         life = _life.set(None)
         try:
