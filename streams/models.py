@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from memory.adapters.yake import LANGUAGES
 from memory.errors import SettingError
 from streams.settings import Settings
 
@@ -237,6 +238,12 @@ def _extractive_keywords(_settings: Settings, _model: str, _budget: CallBudget |
     return ExtractiveKeywords()
 
 
+def _yake_keywords(_settings: Settings, model: str, _budget: CallBudget | None) -> KeywordExtractor:
+    from memory.adapters.yake import YakeKeywords  # noqa: PLC0415
+
+    return YakeKeywords.open(model or "en")
+
+
 def _openai_keywords(settings: Settings, model: str, budget: CallBudget | None) -> KeywordExtractor:
     from memory.adapters.openai.keywords import OpenAIKeywords  # noqa: PLC0415
 
@@ -267,7 +274,7 @@ def openai_endpoint(settings: Settings) -> Endpoint:
 
 _FOR_TESTS = "hashing"
 _NEED_A_MODEL = frozenset({"openai", "fastembed"})
-_VARIANTS: Mapping[str, Sequence[str]] = {"local": ("int8", "fp32")}
+_VARIANTS: Mapping[str, Sequence[str]] = {"local": ("int8", "fp32"), "yake": LANGUAGES}
 _EMBEDDERS: Mapping[str, Callable[[Settings, str], Awaitable[Embedder]]] = {
     "local": _local,
     "openai": _openai,
@@ -287,6 +294,7 @@ _NAVIGATORS: Mapping[str, Callable[[Settings, str], Navigator]] = {
 _LABELS: Mapping[str, Callable[[Settings, str], LabelExtractor | None]] = {"none": _no_labels, "openai": _openai_labels}
 _KEYWORDS: Mapping[str, Callable[[Settings, str, CallBudget | None], KeywordExtractor]] = {
     "extractive": _extractive_keywords,
+    "yake": _yake_keywords,
     "openai": _openai_keywords,
 }
 _CONTEXT_FILTERS: Mapping[str, Callable[[Settings, str], ContextFilter | None]] = {"none": _no_filter, "openai": _openai_filter}

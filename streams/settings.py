@@ -62,7 +62,7 @@ class Settings:
     navigator: str = "similarity"
     """What chooses the moves of the `agent` strategy: `similarity` (offline) or `openai:MODEL`; `random` to compare with."""
     keywords: str = "extractive"
-    """What finds the keywords of a `memgas` session: `extractive` (offline) or `openai:MODEL`."""
+    """What finds the keywords of a `memgas` session: `extractive` or `yake` (offline), or `openai:MODEL`."""
     context_filter: str = "none"
     """What leaves out of a context what does not matter to the question: `none`, or `openai:MODEL`."""
     labels: str = "none"

@@ -43,6 +43,19 @@ def test_keywords_are_asked_of_the_model_that_is_set(
     assert [hit["text"] for hit in found] == ["zanzibar, harbour"]
 
 
+def test_keywords_are_found_by_the_library_that_is_set(
+    told: Banyan, server: FakeOpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BANYAN_KEYWORDS", "yake:en")
+    assert told("ingest", "turns.jsonl", "--structure", "memgas").code == 0
+    found = told("search", "t", "Porto", "--strategy", "bm25", "--filter", "kind=summary", "--json").value["hits"]
+    assert any(", " in hit["text"] and "Porto" in hit["text"].split(", ") for hit in found), [hit["text"] for hit in found]
+    assert server.requests == []
+    monkeypatch.setenv("BANYAN_KEYWORDS", "yake:klingon")
+    refused = told("ingest", "turns.jsonl", "--structure", "memgas")
+    assert (refused.code, "yake:de" in refused.err) == (2, True)
+
+
 def test_a_context_is_filtered_by_the_model_that_is_set_and_stays_whole_without_it(
     told: Banyan, server: FakeOpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
