@@ -17,7 +17,7 @@ SHARE_MIN = 1e-3
 
 def entropy(similarities: NDArray[np.floating], degree: float) -> float:
     """
-    Shannon entropy of the softmax of similarities (equation 3).
+    Shannon entropy of the softmax of similarities (equation 3): H = -Σ p_i log p_i, where p_i = exp(s_i / λ) / Σ_j exp(s_j / λ).
 
     Args:
         similarities: (n,) of a query with the units of one granularity, n of 1 or more.
@@ -36,7 +36,7 @@ def entropy(similarities: NDArray[np.floating], degree: float) -> float:
 
 def weights(similarities: Mapping[G, NDArray[np.floating]], degree: float) -> dict[G, float]:
     """
-    Of each granularity, its share of the inverse entropies (equation 4); the shares add up to 1.
+    Of each granularity, its share of the inverse entropies (equation 4): w_g = (1 / H_g) / Σ_h (1 / H_h).
 
     Entropies are taken in units of the largest that so many units can have, log n. The paper has as many units of each granularity;
     where there are twenty turns a session, the entropy of the many is the larger for that alone, and weights would follow counts.
@@ -44,6 +44,9 @@ def weights(similarities: Mapping[G, NDArray[np.floating]], degree: float) -> di
     Args:
         similarities: of a query with the units of each granularity; one without units gets no weight.
         degree: λ of equation 3.
+
+    Returns:
+        Shares that add up to 1; all 0 where no granularity has units.
     """
     inverse: dict[G, float] = {}
     for granularity, values in similarities.items():

@@ -108,7 +108,8 @@ class Graph:
         """
         How often a walker is at each node who starts again at the seeds with probability `1 - damping` a step.
 
-        A node without edges sends its walker back to the seeds.
+        The fixed point of r = (1 - damping) · s + damping · W D⁻¹ r, where s are the seeds in shares, W the weights of edges and
+        D their sums by node (Haveliwala 2002, topic-sensitive PageRank). A node without edges sends its walker back to the seeds.
 
         Args:
             seeds: (n,) 0 or more, not all 0: where to start, in proportion.
