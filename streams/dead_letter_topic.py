@@ -166,8 +166,9 @@ class DeadLetterTopic:
         return len(ours)
 
     def goes(self, letter: Letter) -> bool:
-        """Whether the letter came from a topic that workers read."""
-        return letter.envelope.topic in {topic.name for topic in self.names.all if topic.readers.endswith("workers")}
+        """Whether the letter has its message, and that came from a topic that workers read."""
+        ours = {topic.name for topic in self.names.all if topic.readers.endswith("workers")}
+        return not letter.envelope.left_out and letter.envelope.topic in ours
 
     def _note_of(self, letter: Letter, at: str) -> Message:
         value = msgspec.json.encode(Replayed(partition=letter.partition, offset=letter.offset, at=at))

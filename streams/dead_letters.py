@@ -17,9 +17,11 @@ import msgspec
 
 from memory.errors import BanyanError, RecordError
 from memory.ports.clock import Clock
+from streams.broker import DEAD_LETTER_BYTES_MAX
 from streams.deliveries import Delivery
 from streams.producing import Message, Producer
 from streams.schema_versions import SCHEMA_HEADER, schema_of
+from streams.topics import Topic
 
 SCHEMA = schema_of("dead-letter")
 REASON_CHARACTERS_MAX = 2_000
@@ -27,6 +29,10 @@ REPLAYED_HEADER = "banyan-replayed"
 """On a message that `banyan dead-letters replay` sent again: the letter's place on its topic, `PARTITION:OFFSET`."""
 ALSO_MAX = 100
 """Places of further messages that one letter names."""
+LETTER_BYTES_MAX = DEAD_LETTER_BYTES_MAX - 65_536
+"""Of a letter and its key: what the topic takes, less what the broker adds."""
+KEY_BYTES_MAX = 1_024
+"""Of the key of a letter that leaves its message out."""
 NO_PLACE = -1
 """Partition and offset of what did not come as a message: a job that the worker found by itself."""
 
@@ -58,6 +64,8 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     also: list[tuple[int, int]] = []
     """Partition and offset of further messages of the topic that asked for the same, at most 100: all jobs of one node say the
     same, so that one letter stands for them."""
+    left_out: bool = False
+    """Whether key, bytes and headers were too long for a letter: they are at the message's place, for its topic's retention."""
 
     @property
     def delivery(self) -> Delivery:
@@ -172,6 +180,11 @@ class DeadLetters:
     _unsent: list[Message] = field(default_factory=list)
     _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
 
+    def count_from_zero(self, *topics: Topic) -> None:
+        """Show these topics in `counts` before anything was given up: Prometheus sees no rise in what begins with its first."""
+        for topic in topics:
+            self.counts[topic.name] += 0
+
     def unwatched(self) -> Self:
         """Another that sends to the same topic and counts here, of whose letters any number is borne."""
         return type(self)(self.producer, self.topic, self.clock, told=self.told, counts=self.counts)
@@ -183,7 +196,12 @@ class DeadLetters:
             # What people sent again on purpose says nothing about the settings.
             self.share.add(letter.error)
         headers = [(SCHEMA_HEADER, SCHEMA)]
-        self._unsent.append(Message(topic=self.topic, value=msgspec.json.encode(letter), key=delivery.key, headers=headers))
+        key, value = delivery.key, msgspec.json.encode(letter)
+        if len(key or b"") + len(value) > LETTER_BYTES_MAX:
+            # The topic would not take it, and the message, which cannot be acknowledged then, would stop its partition for good.
+            letter = _without_message(letter, delivery)
+            key, value = (key or b"")[:KEY_BYTES_MAX], msgspec.json.encode(letter)
+        self._unsent.append(Message(topic=self.topic, value=value, key=key, headers=headers))
         self.counts[delivery.topic] += 1
         return letter
 
@@ -208,6 +226,13 @@ class DeadLetters:
             await self.producer.send(letters)
             del self._unsent[: len(letters)]
             return len(letters)
+
+
+def _without_message(letter: Envelope, delivery: Delivery) -> Envelope:
+    in_headers = sum(len(name) + len(value or b"") for name, value in delivery.headers)
+    size = len(delivery.key or b"") + len(delivery.value or b"") + in_headers
+    reason = f"{letter.reason} (the message has {size:,} bytes, too many for a letter: it is at {delivery.place} only)"
+    return msgspec.structs.replace(letter, key=None, raw=None, headers=[], reason=reason, left_out=True)
 
 
 def _reason(error: Exception) -> str:

@@ -111,8 +111,7 @@ class JobTopic(SummaryJobs):
         """Collect the nodes."""
         carried = tracing.carried()
         for node in nodes:
-            known = self._unsent.get((tree, node), seq)
-            self._unsent[tree, node] = max(known, seq) if known and seq else 0
+            self._unsent[tree, node] = _later(self._unsent.get((tree, node), seq), seq)
             if carried:
                 self._traced.setdefault((tree, node), carried)
 
@@ -144,7 +143,9 @@ class JobTopic(SummaryJobs):
                     for (tree, node), seq in jobs.items()
                 )
             except BaseException:
-                self._unsent = {**jobs, **self._unsent}
+                for key, seq in self._unsent.items():
+                    jobs[key] = _later(jobs.get(key, seq), seq)
+                self._unsent = jobs
                 self._whole = {**whole, **self._whole}
                 raise
             for each in jobs.keys() & self._traced.keys():
@@ -169,3 +170,8 @@ class JobTopic(SummaryJobs):
     def backlog(self, tree: TreeId | None = None) -> int:
         """Jobs put and not yet sent; of one tree or of all."""
         return sum(1 for each, _ in self._unsent if tree is None or each == tree)
+
+
+def _later(one: int, other: int) -> int:
+    """Which commit a job is about that stands for two; not known (0) where it is not of one of them."""
+    return max(one, other) if one and other else 0

@@ -178,11 +178,13 @@ async def open_ingesting(
             labels=labels,
         )
         commits = CommitTopic(producer, names.commits.name, repeats=repeats) if settings.worker.announce else None
+        letters = dead(producer, names.dead_letters.name, clock, dead_letter_share(settings))
+        letters.count_from_zero(names.turns, names.documents, names.feedback, names.forgets)
         batches = Batches(
             ingest=ingest,
             store=backend.store,
             jobs=job_topic,
-            dead=dead(producer, names.dead_letters.name, clock, dead_letter_share(settings)),
+            dead=letters,
             clock=clock,
             limits=limits,
             log=_log,
@@ -252,6 +254,7 @@ async def open_summarizing(
         parts.push_async_callback(producer.stop)
         names = topics(settings.kafka)
         dead = DeadLetters(producer, names.dead_letters.name, clock, dead_letter_share(settings))
+        dead.count_from_zero(names.summaries)
         retry = Retry(clock, _log)
         # Waiting for more contributions pays where calls are paid for.
         free = isinstance(summarizer, ExtractiveSummarizer)

@@ -20,6 +20,8 @@ from streams.deliveries import Delivery
 
 BYTES_MAX = 64_000_000
 """Of records read ahead, whatever their number."""
+HELD_MAX = 30_000
+"""Records in hand, those included that are done with and stand behind one that was put off."""
 TURN = 8
 """Records of one tree that are taken at its turn: one commit for them costs little more than for one, and the others wait less."""
 CALM = 1.0  # seconds
@@ -37,7 +39,7 @@ class Lanes:
     Records in hand.
 
     Args:
-        window: records read ahead, above which `room` waits.
+        window: records read ahead, above which `room` waits; it also waits above `HELD_MAX` records in hand.
         share: most records of one tree in a batch while others come too: what is committed at once, so that no tree has to wait for
             two commits of another.
         now: monotonic seconds; tell when a tree has been alone for long.
@@ -91,7 +93,7 @@ class Lanes:
         jobs are on their way to the broker there is nothing else to do.
         """
         await self._ended.wait()
-        while self.waiting >= self._window or self._bytes >= BYTES_MAX:
+        while self.waiting >= self._window or self._bytes >= BYTES_MAX or self.in_hand >= HELD_MAX:
             self._left.clear()
             await self._left.wait()
 

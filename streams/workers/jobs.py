@@ -27,6 +27,9 @@ STAGES = ("read", "model", "embed", "write")
 """On the line of each job, summed over the calls that it took."""
 MESSAGES_A_NODE = 16
 """Kept, for traces and dead letters; the first alone would do, since nothing behind it is acknowledged before it."""
+HELD_MAX = 30_000
+"""Messages in hand above which `room` waits, settled ones behind one that is not included: some 2 KB each. Ten seconds of lingering
+at 3,000 messages a second stay below it."""
 SHARES = 4
 """Parts that the room is in when one tree floods: it has one, the others are for those that come."""
 __all__ = ["Message", "TakenJobs"]
@@ -55,7 +58,7 @@ class TakenJobs(SummaryJobs):
 
     Args:
         queue: in this process; coalesces, delays, lets trees take turns.
-        room: nodes in hand above which `room` waits.
+        room: nodes in hand above which `room` waits; it also waits above `HELD_MAX` messages.
         before: awaited when a job has ended, before its messages are acknowledged.
         clock: for the log.
         log: gets one line a job.
@@ -118,7 +121,8 @@ class TakenJobs(SummaryJobs):
         if self._dirty is not None and (whole or (known is None and self._floods(job.tree))):
             if self._spill.add(job.tree, message):
                 await self.settle([message])
-            if self._renew is not None and self._spill.due(job.tree):
+            crowded = self._standing.count >= HELD_MAX // 2
+            if self._renew is not None and self._spill.due(job.tree, crowded=crowded):
                 await self._renew(job.tree, job.node)
                 await self.settle(self._spill.renewed(job.tree))
             if whole:
@@ -145,7 +149,7 @@ class TakenJobs(SummaryJobs):
     async def room(self) -> None:
         """Wait until there is room for more messages."""
         async with self._changed:
-            await self._changed.wait_for(lambda: self._queue.backlog() < self._room)
+            await self._changed.wait_for(lambda: self._queue.backlog() < self._room and self._standing.count < HELD_MAX)
 
     def oldest(self) -> float | None:
         """When the oldest message in hand was sent, in seconds since 1970; any thread may ask."""

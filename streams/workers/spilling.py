@@ -20,6 +20,8 @@ from streams.acknowledging import Message
 
 BEHIND_MAX = 1_000
 """Messages of a tree that are passed over behind those that are kept."""
+BEHIND_CROWDED = BEHIND_MAX // 64
+"""The same while so many messages stand behind others that reading would soon stop: some, or each would send another."""
 _Partition = tuple[str, int]
 
 
@@ -55,10 +57,10 @@ class Spill:
         partition = (message.delivery.topic, message.delivery.partition)
         return pins.setdefault(partition, message) is not message
 
-    def due(self, tree: TreeId) -> bool:
+    def due(self, tree: TreeId, *, crowded: bool = False) -> bool:
         """Whether so many messages have come that another is to stand for them."""
         state = self._trees.get(tree)
-        return state is not None and state.behind >= BEHIND_MAX
+        return state is not None and state.behind >= (BEHIND_CROWDED if crowded else BEHIND_MAX)
 
     def renewed(self, tree: TreeId) -> Sequence[Message]:
         """One is on the topic that stands for all; gives the messages that did, which may be settled."""

@@ -89,6 +89,9 @@ async def test_what_both_workers_show(installed: Settings, workers: Workers, tmp
     assert seen["banyan_events_total", ("accepted",)] == seen["banyan_items_committed_total", ()] == 60
     assert seen["banyan_records_acknowledged_total", (topic,)] == seen["banyan_batch_records_sum", (topic,)] == 60
     assert seen["banyan_partitions_held", (topic,)] == partitions
+    for name in ("turns", "documents", "feedback", "forgets"):
+        assert seen["banyan_dead_letters_total", (f"{prefix}.{name}",)] == 0, "or no alert sees the first"
+    assert made["banyan_dead_letters_total", (f"{prefix}.summaries",)] == 0
     assert seen["banyan_stage_seconds_count", ("embed",)] > 0
     assert seen["banyan_stage_seconds_count", ("commit",)] >= seen["banyan_commits_total", ()]
     assert made["banyan_contributions_pending", ()] >= 0, "looked at when the worker started"

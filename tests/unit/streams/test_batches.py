@@ -15,12 +15,13 @@ import pytest
 import structlog
 
 from memory.errors import BanyanError, SettingError, StoreDamagedError
-from memory.model import EventId, TreeId
+from memory.model import EventId, NodeId, TreeId
 from memory.ports.embedder import Embedder
 from memory.results import EventResult
 from memory.service.ingest import Ingest, Prepared
 from memory.settings import IngestSettings
 from streams.agents.batches import GIVEN_UP_IN_ROW_MAX, Batches, CannotGoOnError
+from streams.broker import BrokerUnavailableError
 from streams.commit_topic import CommitMessage, CommitTopic
 from streams.dead_letters import DeadLetters, DeadLetterShare, Envelope, TooManyDeadLettersError, decode_envelope
 from streams.deliveries import Delivery
@@ -229,6 +230,20 @@ def test_it_is_not_done_before_its_jobs_and_letters_are_sent(tmp_path: Path) -> 
         await parts.world.close()
 
     run_virtually(main())
+
+
+async def test_a_job_that_could_not_be_sent_and_one_put_since_stand_for_the_later_commit_or_for_whatever_waits() -> None:
+    producer = FakeProducer(failures=1)
+    jobs = JobTopic(producer, "jobs")
+    tree = TreeId("t")
+    await jobs.put(tree, [NodeId("again")])  # of a record that came again: which commit it is about is not known
+    await jobs.put(tree, [NodeId("early")], seq=5)
+    with pytest.raises(BrokerUnavailableError):
+        await jobs.flush()
+    await jobs.put(tree, [NodeId("again"), NodeId("early")], seq=7)
+    await jobs.flush()
+    sent = {job.node: job.seq for job in (decode_job(message.value) for message in producer.of("jobs"))}
+    assert sent == {"again": 0, "early": 7}
 
 
 async def test_a_tree_of_another_model_gives_its_records_up_and_the_others_go_in(tmp_path: Path) -> None:

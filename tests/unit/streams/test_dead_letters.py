@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from streams.broker import BrokerUnavailableError
 from streams.dead_letter_topic import DeadLetterTopic, Letter, parse_place
 from streams.dead_letters import (
     ALSO_MAX,
+    LETTER_BYTES_MAX,
     REPLAYED_HEADER,
     DeadLetters,
     DeadLetterShare,
@@ -113,6 +115,36 @@ async def test_replaying_sends_bytes_key_and_headers_as_they_came_and_a_marker()
     first, second = producer.of("banyan.turns")
     assert (first.value, first.key, tuple(first.headers)) == (b"\xff{", b"t/c", (*HEADERS, (REPLAYED_HEADER, b"0:0")))
     assert second.value is None
+
+
+@pytest.mark.parametrize(
+    "long",
+    [
+        pytest.param({"key": b"k" * 6_000_000, "value": b"x" * 2_000_000}, id="key"),
+        pytest.param({"headers": (("\x00" * 3_000_000, b"v"),)}, id="header's name"),
+        pytest.param({"value": b"x" * 20_000_000}, id="topic that takes more than ours"),
+    ],
+)
+async def test_a_message_that_no_letter_can_hold_has_one_all_the_same(long: dict[str, Any]) -> None:
+    producer = FakeProducer()
+    box = dead(producer)
+    message = replace(came(7), **long)
+    box.put(message, RecordError("record", "is not JSON"))
+    box.put(came(8), RecordError("record", "is not JSON"))
+    await box.flush()
+    sent = producer.of(NAMES.dead_letters.name)
+    assert all(len(each.key or b"") + len(each.value or b"") <= LETTER_BYTES_MAX for each in sent)
+    kept = decode_envelope(sent[0].value or b"")
+    assert (kept.topic, kept.partition, kept.offset, kept.error, kept.left_out) == ("banyan.turns", 2, 7, "record", True)
+    assert "bytes, too many for a letter: it is at banyan.turns[2]@7 only" in kept.reason
+    topic, found = await letters(producer)
+    assert await topic.replay(found, producer, at="now") == 1, "what is not there is not sent"
+
+
+async def test_topics_are_counted_from_zero() -> None:
+    box = dead(FakeProducer())
+    box.count_from_zero(NAMES.turns, NAMES.documents)
+    assert box.unwatched().counts == {"banyan.turns": 0, "banyan.documents": 0}
 
 
 async def test_a_replay_that_is_repeated_sends_nothing_twice() -> None:

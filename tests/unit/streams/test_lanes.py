@@ -116,6 +116,31 @@ def test_reading_stops_where_the_window_ends_and_goes_on_when_records_are_taken(
     run_virtually(main())
 
 
+def test_records_behind_one_that_was_put_off_are_not_read_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes_module, "HELD_MAX", 20)
+
+    async def main() -> None:
+        made, acknowledged = lanes(window=10), Acknowledged()
+        made.stand([acknowledged.message(0, "early")])
+        (early,) = await made.take(1)
+        made.put_off(early, 60.0)
+        made.committed()
+        for offset in range(1, 20):
+            await asyncio.wait_for(made.room(), 1)
+            made.stand([acknowledged.message(offset, "t")])
+            made.settle(await made.take(1))
+            made.committed()
+        waiting = asyncio.ensure_future(made.room())
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        made.settle(await made.take(1))
+        made.committed()
+        await waiting
+        assert acknowledged.offsets[0] == list(range(20))
+
+    run_virtually(main())
+
+
 def test_reading_goes_on_once_a_batch_is_committed_and_stops_while_it_is_not() -> None:
     async def main() -> None:
         made, acknowledged = lanes(), Acknowledged()

@@ -19,7 +19,7 @@ from streams.acknowledging import Message
 from streams.deliveries import Delivery
 from streams.workers import spilling
 from streams.workers.jobs import MESSAGES_A_NODE, SHARES, TakenJobs
-from streams.workers.spilling import Spill
+from streams.workers.spilling import BEHIND_CROWDED, Spill
 from tests.fakes.virtual_time import LoopClock, run_virtually
 
 ROOM = 40
@@ -340,3 +340,13 @@ def test_a_reading_that_was_not_whole_settles_nothing() -> None:
     spill.found(TREE, [NodeId("a")], whole=False, claimed=[])
     assert spill.done(TREE, NodeId("a")) == ()
     assert spill.wants(TREE)
+
+
+def test_where_many_stand_behind_others_a_few_more_are_renewed() -> None:
+    spill, _ = pinned()
+    for offset in range(1, BEHIND_CROWDED - 1):
+        spill.add(TREE, Message(Delivery(topic="jobs", partition=0, offset=offset, key=None, value=None), lambda: None))
+    assert not spill.due(TREE, crowded=True), "each would send another"
+    spill.add(TREE, Message(Delivery(topic="jobs", partition=0, offset=99, key=None, value=None), lambda: None))
+    assert spill.due(TREE, crowded=True)
+    assert not spill.due(TREE)

@@ -6,12 +6,14 @@ import asyncio
 import random
 from collections import defaultdict
 
+import pytest
 import structlog
 
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.model import NodeId, TreeId
 from memory.ports.jobs import SummaryJob
 from streams.deliveries import Delivery
+from streams.workers import jobs as jobs_module
 from streams.workers.jobs import Message, TakenJobs
 from tests.fakes.virtual_time import LoopClock, run_virtually
 
@@ -119,6 +121,27 @@ def test_room_is_waited_for() -> None:
         assert not waiting.done()
         await taken.jobs.done(await taken.jobs.claim())
         await waiting
+
+    run_virtually(main())
+
+
+def test_messages_behind_one_that_waits_are_not_taken_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs_module, "HELD_MAX", 20)
+
+    async def main() -> None:
+        taken = Taken()
+        await taken.take("slow", 0)
+        slow = await taken.jobs.claim()
+        for offset in range(1, 20):
+            await asyncio.wait_for(taken.jobs.room(), 1)
+            await taken.take("quick", offset)
+            await taken.jobs.done(await taken.jobs.claim())
+        waiting = asyncio.ensure_future(taken.jobs.room())
+        await asyncio.sleep(1)
+        assert not waiting.done(), f"{taken.jobs.in_hand} messages are held, of one job"
+        await taken.jobs.done(slow)
+        await waiting
+        assert taken.acknowledged[0] == list(range(20))
 
     run_virtually(main())
 
