@@ -229,6 +229,7 @@ class LogEntry:
     steps: tuple[Step, ...]
     events: tuple[EventId, ...]
     forgets: tuple[EventId, ...] = ()
+    """With notes (`NOTE`)."""
 
 
 def check_forgets(changes: ChangeSet) -> None:
@@ -238,6 +239,18 @@ def check_forgets(changes: ChangeSet) -> None:
         raise ValueError("a change set forgets each event once")
     if both := forgets & {event.id for event in changes.events}:
         raise ValueError(f"a change set applies or forgets an event, not both: {min(both)!r}")
+
+
+NOTE = "\x1f"
+"""
+What the name of a note begins with: a forget of something that events share is noted beside the events that it names, as if it were
+one of them, so that it is known when it was first dealt with. No event's id has a control character.
+"""
+
+
+def forgotten(entry: LogEntry) -> list[EventId]:
+    """The events that a commit forgot, without notes."""
+    return [event for event in entry.forgets if not event.startswith(NOTE)]
 
 
 def removed(entry: LogEntry) -> list[NodeId]:

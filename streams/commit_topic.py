@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from memory.changes import Create, LogEntry
+from memory.changes import Create, LogEntry, forgotten
 from memory.model import NodeKind, TreeId
 from memory.ports.store import TreeStore
 from streams import tracing
@@ -43,7 +43,7 @@ def message_of(tree: TreeId, entry: LogEntry) -> CommitMessage:
         events=list(entry.events),
         leaves=leaves,
         summaries=len(made) - leaves,
-        forgotten=list(entry.forgets),
+        forgotten=list[str](forgotten(entry)),
     )
 
 
@@ -68,8 +68,10 @@ class CommitTopic:
         self._sending = asyncio.Lock()
 
     def committed(self, tree: TreeId, entry: LogEntry) -> None:
-        """A commit was made."""
-        self._unsent[tree, entry.seq] = message_of(tree, entry)
+        """A commit was made; nothing is said of one that only noted a forget which found nothing."""
+        message = message_of(tree, entry)
+        if message.events or message.forgotten:
+            self._unsent[tree, entry.seq] = message
 
     async def again(self, store: TreeStore, tree: TreeId, seqs: Iterable[int]) -> None:
         """Commits of records that have come again: what they did is read from the store."""

@@ -8,14 +8,15 @@ Then the index and the change log let go of it, on disk too, and only after that
 
 from __future__ import annotations
 
+import hashlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from memory.changes import ChangeSet, Rewrite, removed
+from memory.changes import NOTE, ChangeSet, Rewrite, removed
 from memory.errors import ContentionError
-from memory.model import EventId, Item, NodeId, TreeId
+from memory.model import MARK_BITS, EventId, Item, NodeId, TreeId
 from memory.ports.clock import Clock
 from memory.ports.index import NodeIndex
 from memory.ports.jobs import SummaryJobs
@@ -86,11 +87,16 @@ class Forgetting:
         """Have `call` told, after each commit, of the nodes that are gone: caches of this process let go of them."""
         self._listeners.append(call)
 
-    async def forget(self, tree: TreeId, events: Sequence[EventId]) -> ForgetReport:
+    async def forget(self, tree: TreeId, events: Sequence[EventId], *, note: EventId | None = None) -> ForgetReport:
         """
         Forget events, whether they have come or not; when it returns nothing of them is left, in memory or on disk.
 
         Repeating it changes nothing, and finishes what a call that was cut off has left.
+
+        Args:
+            tree: which.
+            events: their ids.
+            note: is remembered with the first commit, whatever there is to forget, and not reported (`note_of`, `noted`).
 
         Raises:
             TreeNotFoundError: there is no such tree.
@@ -99,13 +105,13 @@ class Forgetting:
         """
         counts = _Counts()
         await self._store.tree(tree)
-        waiting = list(dict.fromkeys(events))
+        waiting = list(dict.fromkeys(events if note is None else (note, *events)))
         try:
             for start in range(0, len(waiting), BATCH_MAX):
                 some = waiting[start : start + BATCH_MAX]
                 receipts = await self._store.receipts(tree, some)
                 for batch in _by_leaves(some, receipts):
-                    await self._batch(tree, batch, counts)
+                    await self._batch(tree, batch, receipts, counts)
         finally:
             # Not after each commit: a model would be paid for summaries that the next one changes again.
             if counts.remade:
@@ -122,13 +128,22 @@ class Forgetting:
             summaries_remade=len(counts.remade),
         )
 
-    async def of_conversation(self, tree: TreeId, conversation: str) -> list[EventId]:
-        """The events whose items belong to a conversation, as of now."""
-        return await self._chosen(tree, lambda item: item.conversation == conversation)
+    async def of_conversation(self, tree: TreeId, conversation: str, *, through: int | None = None) -> list[EventId]:
+        """The events whose items belong to a conversation, as of now; of these only what commits up to `through` put in."""
+        return await self._chosen(tree, lambda item: item.conversation == conversation, through)
 
-    async def before(self, tree: TreeId, time: datetime) -> list[EventId]:
-        """The events that were said or published before a time, as of now; those that say none are not among them."""
-        return await self._chosen(tree, lambda item: item.at is not None and item.at < time)
+    async def before(self, tree: TreeId, time: datetime, *, through: int | None = None) -> list[EventId]:
+        """
+        The events that were said or published before a time, as of now; those that say none are not among them.
+
+        Of these only what commits up to `through` put in.
+        """
+        return await self._chosen(tree, lambda item: item.at is not None and item.at < time, through)
+
+    async def noted(self, tree: TreeId, note: EventId) -> int | None:
+        """The commit that a note was remembered with; None for one that is not there."""
+        receipt = (await self._store.receipts(tree, [note])).get(note)
+        return None if receipt is None else receipt.seq
 
     async def finish(self, tree: TreeId) -> None:
         """
@@ -161,18 +176,19 @@ class Forgetting:
             await self._index.expunge(tree)
         await self._store.redact(tree, nodes, to=info.floor)
 
-    async def _chosen(self, tree: TreeId, fits: Callable[[Item], bool]) -> list[EventId]:
+    async def _chosen(self, tree: TreeId, fits: Callable[[Item], bool], through: int | None) -> list[EventId]:
         found: dict[EventId, None] = {}
         async for node in self._store.all_nodes(tree):
-            if node.item is not None and fits(node.item):
+            if node.item is not None and fits(node.item) and (through is None or node.mark >> MARK_BITS <= through):
                 found[node.item.event_id] = None
         return list(found)
 
-    async def _batch(self, tree: TreeId, events: Sequence[EventId], counts: _Counts) -> None:
+    async def _batch(self, tree: TreeId, events: Sequence[EventId], receipts: Mapping[EventId, Receipt], counts: _Counts) -> None:
         for attempt in range(ATTEMPTS_MAX):
-            receipts = await self._store.receipts(tree, events)
+            if attempt:
+                receipts = await self._store.receipts(tree, events)
             already = [event for event in events if event in receipts and receipts[event].forgotten]
-            counts.already += len(already)
+            counts.already += _events(already)
             await self._put_again(tree, {receipts[event].seq for event in already})
             events = [event for event in events if event not in already]
             if not events:
@@ -181,7 +197,7 @@ class Forgetting:
             if isinstance(outcome, Applied):
                 known = sum(event in receipts for event in events)
                 counts.forgotten += known
-                counts.unknown += len(events) - known
+                counts.unknown += _events(events) - known
                 counts.leaves += len(plan.leaves)
                 counts.gone += len(plan.removal.nodes) - len(plan.leaves)
                 counts.remade |= dict.fromkeys(plan.removal.rewritten)
@@ -223,6 +239,16 @@ class Forgetting:
             rewritten = [step.node for entry in entries for step in entry.steps if isinstance(step, Rewrite)]
             found = await self._store.nodes(tree, rewritten)
             await self._jobs.put(tree, [node.id for node in found.values() if node.pending])
+
+
+def note_of(message: bytes) -> EventId:
+    """The name of a note that stands for a message; nothing of the message can be read in it, and no event has such an id."""
+    return EventId(f"{NOTE}forget {hashlib.blake2b(message, digest_size=16).hexdigest()}")
+
+
+def _events(names: Iterable[EventId]) -> int:
+    """How many there are without notes."""
+    return sum(not name.startswith(NOTE) for name in names)
 
 
 def _by_leaves(events: Sequence[EventId], receipts: Mapping[EventId, Receipt]) -> list[list[EventId]]:

@@ -15,10 +15,11 @@ from memory.model import EventId, TreeId
 from memory.ports.store import TreeStore
 from memory.records import Forget
 from memory.results import ForgetReport
-from memory.service.forgetting import BATCH_MAX, Forgetting
+from memory.service.forgetting import BATCH_MAX, Forgetting, note_of
 from streams.agents.by_tree import ByTree, Taken
 from streams.commit_topic import CommitTopic
 from streams.dead_letters import DeadLetters
+from streams.deliveries import Delivery
 from streams.events import decode_forget
 from streams.job_topic import JobTopic
 from streams.retrying import Retry
@@ -68,7 +69,7 @@ class Erasures(ByTree[Forget]):
     async def deal(self, tree: TreeId, group: Sequence[Taken[Forget]]) -> Counter[str]:
         """See `ByTree.deal`: the tree cannot be made."""
         counts: Counter[str] = Counter()
-        for some in _parts([taken.said for taken in group]):
+        for some in _parts(group):
             with suppress(TreeNotFoundError):  # nothing is there that could go
                 report = await self._forgotten(tree, some)
                 counts.update(forgotten=report.forgotten, unknown=report.unknown, already=report.already)
@@ -88,32 +89,43 @@ class Erasures(ByTree[Forget]):
         await self._there(tree)
         info = await self.retry("reading a tree", lambda: self._store.tree(tree))
         report = await self._forget(tree, events)
-        for first in range(0, len(events), BATCH_MAX):
-            await self._tell(tree, events[first : first + BATCH_MAX], after=info.seq)
+        await self._tell_all(tree, events, after=info.seq)
         return report
 
-    async def _forgotten(self, tree: TreeId, some: Sequence[Forget]) -> ForgetReport:
-        forgetting = await self.retry("opening the index", self._opened)
-        events = await self.retry("reading what is to be forgotten", lambda: _chosen(forgetting, tree, some))
-        if some[0].event is not None:
-            await self._there(tree)
+    async def _forgotten(self, tree: TreeId, some: Sequence[Taken[Forget]]) -> ForgetReport:
+        if some[0].said.event is None:
+            return await self._selected(tree, some[0])
+        events = list(dict.fromkeys(EventId(taken.said.event) for taken in some if taken.said.event is not None))
+        await self._there(tree)
         report = await self._forget(tree, events)
-        for first in range(0, len(events), BATCH_MAX):
-            await self._tell(tree, events[first : first + BATCH_MAX])
-        if some[0].event is None:
-            # One that comes again does not find what it named any more, nor therefore the jobs that were not sent.
-            await self.retry("reading what waits", lambda: self._put_whole(tree))
+        await self._tell_all(tree, events)
         return report
 
-    async def _forget(self, tree: TreeId, events: Sequence[EventId]) -> ForgetReport:
+    async def _selected(self, tree: TreeId, taken: Taken[Forget]) -> ForgetReport:
+        """Forget a conversation or a past: what is there or, of a message that comes again, what was when it first came."""
         forgetting = await self.retry("opening the index", self._opened)
-        return await self.retry("forgetting", lambda: forgetting.forget(tree, events))
+        note = _note(taken.delivery)
+        through = await self.retry("reading what is to be forgotten", lambda: forgetting.noted(tree, note))
+        events = await self.retry("reading what is to be forgotten", lambda: _chosen(forgetting, tree, taken.said, through))
+        report = await self._forget(tree, events, note)
+        await self._tell_all(tree, [note, *events])
+        # One that comes again does not find what it named any more, nor therefore the jobs that were not sent.
+        await self.retry("reading what waits", lambda: self._put_whole(tree))
+        return report
+
+    async def _forget(self, tree: TreeId, events: Sequence[EventId], note: EventId | None = None) -> ForgetReport:
+        forgetting = await self.retry("opening the index", self._opened)
+        return await self.retry("forgetting", lambda: forgetting.forget(tree, events, note=note))
 
     async def _there(self, tree: TreeId) -> None:
         try:
             await self.retry("reading a tree", lambda: self._store.tree(tree))
         except TreeNotFoundError:
             await self.retry("making a tree", lambda: self._make(tree))
+
+    async def _tell_all(self, tree: TreeId, events: Sequence[EventId], *, after: int = 0) -> None:
+        for first in range(0, len(events), BATCH_MAX):
+            await self._tell(tree, events[first : first + BATCH_MAX], after=after)
 
     async def _tell(self, tree: TreeId, events: Sequence[EventId], *, after: int = 0) -> None:
         """Say by which commits they were forgotten, now or, of what comes again, before: nothing may have been said of those."""
@@ -130,19 +142,27 @@ class Erasures(ByTree[Forget]):
             self._jobs.put_whole(tree, waiting[0].node)
 
 
-async def _chosen(forgetting: Forgetting, tree: TreeId, some: Sequence[Forget]) -> list[EventId]:
-    """The events that forgets name: several by their ids, or one by what is there."""
-    first = some[0]
-    if first.conversation is not None:
-        return await forgetting.of_conversation(tree, first.conversation)
-    if first.before is not None:
-        return await forgetting.before(tree, first.before)
-    return list(dict.fromkeys(EventId(each.event) for each in some if each.event is not None))
+async def _chosen(forgetting: Forgetting, tree: TreeId, forget: Forget, through: int | None) -> list[EventId]:
+    """The events that a forget of a conversation or a past names."""
+    if forget.conversation is not None:
+        return await forgetting.of_conversation(tree, forget.conversation, through=through)
+    assert forget.before is not None
+    return await forgetting.before(tree, forget.before, through=through)
 
 
-def _parts(forgets: Sequence[Forget]) -> Iterator[list[Forget]]:
+def _note(delivery: Delivery) -> EventId:
+    """
+    Tells a message from all others, however often it comes.
+
+    Not by the forget's own id, which is for logs and may be used again. A topic that was made anew counts from 0 again: hence time
+    and content.
+    """
+    return note_of(f"{delivery.place} {delivery.timestamp!r} ".encode() + (delivery.value or b""))
+
+
+def _parts(group: Sequence[Taken[Forget]]) -> Iterator[list[Taken[Forget]]]:
     """In order; events that follow one another are forgotten together."""
-    for of_events, some in itertools.groupby(forgets, key=lambda each: each.event is not None):
+    for of_events, some in itertools.groupby(group, key=lambda taken: taken.said.event is not None):
         if of_events:
             yield list(some)
         else:

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from memory.changes import Create, LogEntry, Move, Remove, Rewrite
+from memory.changes import Create, LogEntry, Move, Remove, Rewrite, forgotten
 from memory.model import MARK_BITS, ROOT, EventId, Node, NodeId, NodeKind
 from memory.results import EventResult, EventStatus
 from memory.service.history import EventRoute
@@ -136,7 +136,7 @@ def commit_json(entry: LogEntry) -> dict[str, Any]:
         "moved": moved,
         "rewritten": list(dict.fromkeys(step.node for step in entry.steps if isinstance(step, Rewrite))),
         "removed": [step.node for step in entry.steps if isinstance(step, Remove)],
-        "forgotten": list(entry.forgets),
+        "forgotten": forgotten(entry),
     }
 
 

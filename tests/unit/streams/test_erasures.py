@@ -13,6 +13,7 @@ import structlog
 from memory.errors import StoreUnavailableError
 from memory.model import EventId, TreeId
 from memory.results import EventStatus
+from memory.service import forgetting
 from memory.service.forgetting import Forgetting
 from streams.commit_topic import CommitTopic
 from streams.dead_letters import DeadLetters, DeadLetterShare, decode_envelope
@@ -38,7 +39,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 class Parts:
     """The handler over a real store."""
 
-    def __init__(self, world: World, forgetting: type[Forgetting] = Forgetting, share: DeadLetterShare | None = None) -> None:
+    def __init__(self, world: World, case: type[Forgetting] = Forgetting, share: DeadLetterShare | None = None) -> None:
         self.producer = FakeProducer()
         self.dead = DeadLetters(self.producer, "dead", world.clock, share)
         self.erasures = erasing(
@@ -48,7 +49,7 @@ class Parts:
             retry=Retry(world.clock, LOG),
             log=LOG,
             commits=CommitTopic(self.producer, "commits"),
-            forgetting=forgetting,
+            forgetting=case,
         )
 
     def letters(self) -> list[tuple[int, str]]:
@@ -121,10 +122,70 @@ async def test_a_conversation_and_a_past_name_what_is_there(world: World) -> Non
     assert {"eold", "et3", "e0"} <= left
     assert parts.erasures.events == {"forgotten": 4}
     assert sorted(parts.told()) == ["ec1", "ec2", "et1", "et2"]
+    [told] = [each for each in parts.producer.of("commits") if "ec1" in str(each.value)]
+    assert len(parts.producer.of("commits")) == 2, "and nothing of the one that found nothing"
     again = Parts(world)
     await again.erasures.take([message(0, conversation="c")])
+    assert again.producer.of("commits") == [told]
     assert again.whole() == [TREE], "what it named is not found any more: one job stands for all that waits"
     assert again.erasures.events == {}
+
+
+@pytest.mark.parametrize("what", [{"conversation": "c"}, {"before": "2026-05-02"}, {"conversation": "of nobody yet"}])
+async def test_what_came_after_it_stays_when_it_comes_again(world: World, what: dict[str, str]) -> None:
+    """The worker was killed before it acknowledged, or another group reads the topic from its beginning."""
+    await world.put(turn("old", conversation="d", at="2026-05-01T00:00:00Z"))
+    before = await events(world)
+    first = Parts(world)
+    await first.erasures.take([message(0, **what)])
+    told = first.told()
+    assert sorted(told) == sorted(before - await events(world))
+    later = [
+        turn("l1", conversation="c", at=None),
+        turn("l2", conversation="d", at="2026-05-01T00:00:00Z"),
+        turn("l3", conversation="of nobody yet", at=None),
+    ]
+    assert [result.status for result in await world.put(*later)] == [EventStatus.ACCEPTED] * 3
+    again = Parts(world)
+    await again.erasures.take([message(0, **what), message(0, **what)])
+    assert {"el1", "el2", "el3"} <= await events(world)
+    assert again.erasures.events == {}
+    assert sorted(set(again.told())) == sorted(told), "said again: it may not have been"
+    another = Parts(world)
+    await another.erasures.take([message(1, **what)])
+    assert len({"el1", "el2", "el3"} & await events(world)) == 2, "the same words sent anew choose anew"
+
+
+async def test_what_its_first_delivery_left_goes_with_the_second_and_nothing_else(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forgetting, "BATCH_MAX", 10)
+    await world.put(*[turn(f"m{number}", conversation="m") for number in range(25)])
+    apply, left = world.store.apply, 2
+
+    async def cut(*given: Any, **options: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise CutError
+        return await apply(*given, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "apply", cut)
+        with pytest.raises(CutError):
+            await Parts(world).erasures.take([message(0, conversation="m")])
+    assert len([event for event in await events(world) if event.startswith("em")]) == 25 - 19, "of which ten with a note"
+    await world.put(turn("m99", conversation="m"))
+    again = Parts(world)
+    await again.erasures.take([message(0, conversation="m")])
+    assert [event for event in await events(world) if event.startswith("em")] == ["em99"]
+    assert again.erasures.events == {"forgotten": 6}
+    await world.drain()
+    assert (await world.inspect.check(TREE)).violations == ()
+
+
+class CutError(Exception):
+    """The process ended here."""
 
 
 async def test_a_forget_that_comes_before_anything_of_its_tree_holds(world: World) -> None:
