@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "benchmarks.md"
 EVALUATION = ROOT / "docs" / "evaluation.md"
 PARTS = ("inserts", "search", "memgas", "models", "endtoend", "calls", "pool", "quality", "hmem", "router")
-ON_SERVERS = ("pipeline", "writers", "searchable", "takeover", "holding", "service")
+ON_SERVERS = ("pipeline", "writers", "searchable", "tenants", "takeover", "holding", "service")
 """Parts that start Kafka and Redis; left out, and said to be, where those cannot be started."""
 IN_BROWSER = ("first_paint",)
 """Parts that start Chromium; the same holds for them."""

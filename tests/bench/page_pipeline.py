@@ -15,6 +15,10 @@ def _waits(found: Mapping[str, float]) -> str:
     return f"{found['p50_ms']:.0f} / {found['p99_ms']:.0f} ms at {found['rate']:,.0f}/s"
 
 
+def _both(found: Mapping[str, float]) -> str:
+    return f"{found['p50_ms']:.0f} / {found['p99_ms']:.0f} ms"
+
+
 def _costs(found: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {found[f'{name}_us_per_record']:.0f}" for name in ("worker", "follower", "redis", "broker", "sender"))
 
@@ -60,6 +64,18 @@ def rows() -> list[Row]:
             ),
             "100 / 500 ms",
             "30 / 150 ms",
+        ),
+        (
+            "a tree at 50 times the rate of ten others (P8): what the others wait until found, p50 / p99, alone; beside it; "
+            "beside one that brings 1,500 records at once every 5 s",
+            "tenants",
+            ("rate_of_each", "alone", "beside", "bursts"),
+            lambda rate, alone, beside, bursts: (
+                f"{_both(alone)}; {_both(beside)} ({beside['p99_ms'] / alone['p99_ms']:.1f}×); "
+                f"{_both(bursts)} ({bursts['p99_ms'] / alone['p99_ms']:.1f}×), at {rate:.0f}/s of each of the ten"
+            ),
+            "p99 ≤ 3×",
+            "",
         ),
         (
             "a worker killed → its partitions are worked on again: median and longest of three",
