@@ -1,4 +1,4 @@
-"""Taking what was forgotten out of the change log, some entries at a time."""
+"""Taking what was forgotten out of the change log and out of the edges, some entries at a time."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ ENTRIES_PER_READ = 256
 """Log entries whose names one script looks through at most: about a millisecond of the server."""
 BYTES_PER_READ = 1 << 20
 """Of entries that are to be redacted, after which no more are given at once."""
+LINKS_PER_READ = 100
+"""Elements of the list of edges that one script looks through, each with as many edges as a node gets at once."""
 TRIES_MAX = 20
 """Times that entries are read again that somebody else redacted meanwhile."""
 
@@ -48,4 +50,9 @@ async def redact(link: Link, tree: TreeId, nodes: Mapping[NodeId, int], *, to: i
                 )
             continue
         after, last, tries = int(following), last if int(following) else 0, 0
+    at = 0
+    while nodes:
+        at = await link.script("redact_links", [keys.state, keys.nodes, keys.links], at, LINKS_PER_READ)
+        if not at:
+            break
     await link.script("redact_write", [keys.state, keys.bodies], to, encode([]))

@@ -23,7 +23,6 @@ from tests.fakes.change_sets import (
     grow,
     insert,
     leaf,
-    link,
     move,
     recall,
     remove,
@@ -33,6 +32,7 @@ from tests.fakes.change_sets import (
     tree_info,
     vector,
 )
+from tests.fakes.change_sets import link as link_of
 from tests.fakes.plain_tree import PlainTree, fields_of
 from tests.servers.redis import RedisServer
 
@@ -114,9 +114,9 @@ async def test_the_log_of_a_leaf_that_is_gone_does_not_speak_of_another_with_its
 
 
 async def test_edges_end_with_a_node_and_do_not_come_back_with_its_id(store: RedisTreeStore) -> None:
-    edges = change_set(leaf("b"), leaf("c"), link("a", "b", "c"), link("b", "a", "c", weights=(0.5, 0.25)), link("c", "a"))
+    edges = change_set(leaf("b"), leaf("c"), link_of("a", "b", "c"), link_of("b", "a", "c", weights=(0.5, 0.25)), link_of("c", "a"))
     again = replace(insert("a"), events=(event("new", "a"),))
-    await all_of(store, insert("a"), edges, forget("a"), again, change_set(link("a", "b")))
+    await all_of(store, insert("a"), edges, forget("a"), again, change_set(link_of("a", "b")))
     assert [edge.others for edge in await store.links(TREE)] == [("c",), ("b",)]
 
 
@@ -160,7 +160,8 @@ async def test_a_long_log_is_redacted_in_pieces(store: RedisTreeStore, monkeypat
     before = store._link.scripts_called
     await store.redact(TREE, {NodeId("s"): 24, NodeId("t"): 0}, to=0)
     pieces, written = 4, 4
-    assert store._link.scripts_called - before == pieces + written + 1, "24 entries, 7 at a time"
+    edges = 1
+    assert store._link.scripts_called - before == pieces + written + edges + 1, "24 entries, 7 at a time"
     found = await rewritten(store, "s", "t")
     assert found == {"s": [False] * 11 + [True] * 4, "t": [True] * 15}
     monkeypatch.setattr(redacting, "BYTES_PER_READ", 1)
@@ -235,6 +236,34 @@ async def remember_and_forget(store: RedisTreeStore) -> AsyncIterator[str]:
     yield "forgotten"
     await store.redact(TREE, {NodeId("a"): 3, NodeId("s"): 2}, to=3)
     yield "redacted"
+
+
+async def test_edges_keep_no_id_of_what_is_gone(link: Link, store: RedisTreeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told from the log, which keeps ids, by where they stand; an id that is used again has its own edges."""
+    monkeypatch.setattr(redacting, "LINKS_PER_READ", 2)
+    names = ["gone-a", "b", "c", "gone-d", "e"]
+    made = [*map(summary, ["s"]), *(leaf(name) for name in names)]
+    edges = [
+        link_of("gone-a", "b", "c"),
+        link_of("b", "gone-a", "c", "gone-d", weights=(0.5, 0.25, 2.0)),
+        link_of("e", "c"),
+        link_of("e", "gone-d"),
+        link_of("s", "gone-a", "e", weights=(1.0, 1.0)),
+    ]
+    await store.apply(change_set(*made, *edges, events=[event(name) for name in names]))
+    wanted = [("b", ("c",), (0.25,)), ("e", ("c",), ()), ("s", ("e",), (1.0,))]
+    await store.apply(change_set(remove("gone-a", ROOT), remove("gone-d", ROOT), forgets=["gone-a", "gone-d"]))
+    key, info = link.keys(TREE).links, await store.tree(TREE)
+    assert b"gone-" in b"".join(await link.command("LRANGE", key, 0, -1)), "the test looks where they would be"
+    again = replace(insert("gone-a"), events=(event("new", "gone-a"),))
+    await store.apply(replace(again, steps=(*again.steps, link_of("c", "gone-a"))))
+    for _ in range(2):
+        await store.redact(TREE, {NodeId("gone-a"): info.seq, NodeId("gone-d"): info.seq, NodeId("s"): info.seq - 1}, to=info.floor)
+        *old, new = await link.command("LRANGE", key, 0, -1)
+        assert (len(old), b"gone-" in b"".join(old), b"gone-a" in new) == (5, False, True)
+        found = [(edge.node, edge.others, edge.weights) for edge in await store.links(TREE)]
+        assert found == [*wanted, ("c", ("gone-a",), ())]
+        assert (await store.skeleton(TREE)).links == await store.links(TREE)
 
 
 async def test_nothing_of_what_is_forgotten_is_left_below_the_prefix(link: Link, store: RedisTreeStore) -> None:
