@@ -37,7 +37,7 @@ class Machine:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        numbers = ["kafka:19092", "kafka:9092", "kafka:9093", "redis:6379", *(f"{name}:9464" for name in WORKERS), "serve:8000"]
+        numbers = ["kafka:19092", "kafka:9092", "kafka:9093", "redis:6379", *(f"{name}:9464" for name in RUNNING), "serve:8000"]
         self.ports = dict(zip(numbers, free_ports(len(numbers)), strict=True))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 

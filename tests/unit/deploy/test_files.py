@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from streams.cli.app import _COMMANDS
+from streams.metrics import new_registry
 from streams.settings import known
 
 ROOT = Path(__file__).parents[3]
@@ -91,8 +92,49 @@ def test_two_workers_of_each_kind_with_names_of_their_own() -> None:
     workers = {name: service for name, service in SERVICES.items() if service.get("command", [""])[0] == "worker"}
     assert sorted(service["command"][1] for service in workers.values()) == ["ingest", "ingest", "summaries", "summaries"]
     assert {service["environment"]["BANYAN_KAFKA_INSTANCE"] for service in workers.values()} == set(workers)
-    targets = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())["scrape_configs"][0]["static_configs"][0]["targets"]
+    targets = scraped()[0]["static_configs"][0]["targets"]
     assert set(targets) == {f"{name}:{service['environment']['BANYAN_METRICS_PORT']}" for name, service in workers.items()}
+
+
+def test_views_leave_room_in_a_container() -> None:
+    for name, service in SERVICES.items():
+        if service["image"].startswith("banyan:") and name != "topics":
+            limit = _bytes(service["deploy"]["resources"]["limits"]["memory"])
+            views = int(service["environment"]["BANYAN_RETRIEVAL_VIEW_BYTES_MAX"])
+            assert views <= 0.45 * limit, f"{name}: beside models, what is read ahead and the process itself"
+
+
+def _bytes(text: str) -> int:
+    number, unit = re.fullmatch(r"(\d+)([mg])", text).groups()  # type: ignore[union-attr]
+    return int(number) * {"m": 2**20, "g": 2**30}[unit]
+
+
+def test_what_the_dashboard_shows_is_scraped() -> None:
+    jobs = {job["job_name"]: job["static_configs"][0]["targets"] for job in scraped()}
+    assert jobs["banyan-serve"] == [f"serve:{SERVICES['serve']['environment']['BANYAN_METRICS_PORT']}"]
+    for name in ("serve", *(target.split(":")[0] for target in jobs["banyan"])):
+        assert SERVICES[name]["environment"]["BANYAN_METRICS_HOST"] == "0.0.0.0", "others are to reach it"
+    named = {job for expression in expressions() for job in re.findall(r'job="([a-z-]+)"', expression)}
+    assert named <= set(jobs)
+
+
+def test_a_worker_that_ends_again_and_again_is_told_of() -> None:
+    """It is up whenever somebody looks for a minute; what tells is when it was started."""
+    (rule,) = (rule for rule in rules() if "process_start_time_seconds" in rule["expr"])
+    assert "for" not in rule
+    assert rule["labels"]["severity"] == "page"
+    registry = new_registry()
+    assert "process_start_time_seconds" in {metric.name for metric in registry.collect()}
+
+
+def scraped() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())["scrape_configs"]
+    return found
+
+
+def rules() -> Iterator[dict[str, Any]]:
+    for group in yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"]:
+        yield from group["rules"]
 
 
 def test_commands_exist() -> None:
@@ -111,9 +153,8 @@ def expressions() -> Iterator[str]:
     for panel in DASHBOARD["panels"]:
         for target in panel.get("targets", []):
             yield target["expr"]
-    for group in yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"]:
-        for rule in group["rules"]:
-            yield rule["expr"]
+    for rule in rules():
+        yield rule["expr"]
 
 
 def test_metrics_exist() -> None:
@@ -139,9 +180,8 @@ def test_every_panel_says_something_and_none_lies_on_another() -> None:
 def test_every_alert_has_its_chapter_in_the_runbook() -> None:
     headings = re.findall(r"^## (.*)$", (DEPLOY / "runbook.md").read_text(encoding="utf-8"), re.MULTILINE)
     anchors = {re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    for group in yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"]:
-        for rule in group["rules"]:
-            assert rule["annotations"]["runbook"] in anchors, rule["alert"]
+    for rule in rules():
+        assert rule["annotations"]["runbook"] in anchors, rule["alert"]
 
 
 def test_commands_of_the_runbook_exist() -> None:
