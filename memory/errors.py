@@ -67,7 +67,17 @@ class NodeNotFoundError(PermanentError, LookupError):
 
 
 class QueryError(PermanentError, ValueError):
-    """A query that cannot be answered as asked: unknown strategy or filter, k out of range, empty text."""
+    """
+    A query that cannot be answered as asked: unknown strategy or filter, k out of range, empty text.
+
+    Args:
+        message: what cannot be taken, and what can.
+        field: the argument that it is about, "query" when it is the whole.
+    """
+
+    def __init__(self, message: str, *, field: str = "query") -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class StoreBusyError(TransientError):

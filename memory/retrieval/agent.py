@@ -112,7 +112,9 @@ class Agent(Strategy):
     async def rank(self, question: Question) -> Ranking:
         """See `Strategy.rank`."""
         if question.scope.leaves_only:
-            raise QueryError("agent cannot filter by speaker, conversation, source, time or metadata; use hybrid or collapsed")
+            raise QueryError(
+                "agent cannot filter by speaker, conversation, source, time or metadata; use hybrid or collapsed", field="filter"
+            )
         walk = await self.walk(question)
         kinds = question.scope.kinds
         async with self._views.hold(question.tree) as view:

@@ -47,7 +47,7 @@ def check_pair(strategy: str, structure: str) -> None:
         QueryError: with what there is, or what works there.
     """
     if strategy not in STRUCTURES:
-        raise QueryError(f"strategy {strategy!r} is not known; there is {', '.join(STRATEGIES)}")
+        raise QueryError(f"strategy {strategy!r} is not known; there is {', '.join(STRATEGIES)}", field="strategy")
     if not works_on(strategy, structure):
         works = ", ".join(sorted(strategies_for(structure)))
-        raise QueryError(f"strategy {strategy!r} does not work on a {structure} tree; there {works} work")
+        raise QueryError(f"strategy {strategy!r} does not work on a {structure} tree; there {works} work", field="strategy")

@@ -131,7 +131,9 @@ class Descent(Strategy):
             QueryError: a filter was given that only items can meet.
         """
         if question.scope.leaves_only:
-            raise QueryError("descent cannot filter by speaker, conversation, source, time or metadata; use hybrid or collapsed")
+            raise QueryError(
+                "descent cannot filter by speaker, conversation, source, time or metadata; use hybrid or collapsed", field="filter"
+            )
         parameters = HMemParameters.from_mapping(question.parameters)
         async with self._views.hold(question.tree) as view:
             layers = descend(

@@ -37,7 +37,10 @@ class Traversal(Strategy):
     async def rank(self, question: Question) -> Ranking:
         """See `Strategy.rank`."""
         if question.scope.leaves_only:
-            raise QueryError("traversal cannot filter by speaker, conversation, source, time or metadata; use hybrid or collapsed")
+            raise QueryError(
+                "traversal cannot filter by speaker, conversation, source, time or metadata; use hybrid or collapsed",
+                field="filter",
+            )
         kept: list[tuple[float, NodeId]] = []
         trace: list[str] = []
         async with self._views.hold(question.tree) as view:

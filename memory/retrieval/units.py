@@ -50,7 +50,9 @@ class Units:
         try:
             self.graph = Graph(0, [])
         except ImportError as error:
-            raise QueryError("the strategy router needs the library scipy: `pip install 'banyan-memory[memgas]'`") from error
+            raise QueryError(
+                "the strategy router needs the library scipy: `pip install 'banyan-memory[memgas]'`", field="strategy"
+            ) from error
         self.follow(view)
 
     @property

@@ -88,7 +88,7 @@ class History:
         """
         info = await self._store.tree(tree)
         if not 0 <= seq <= info.seq:
-            raise QueryError(f"seq must be between 0 and {info.seq}, the tree's last commit; got {seq}")
+            raise QueryError(f"seq must be between 0 and {info.seq}, the tree's last commit; got {seq}", field="seq")
         async with self._trees.setdefault(tree, asyncio.Lock()), self._some:
             begun = self._outlines.before(tree, seq)
             if not await self._is_of(tree, begun.seq, begun.at):
@@ -102,7 +102,8 @@ class History:
                 await _aside(outline.catch_up, entries)
                 if outline.bytes > max(self._view_bytes_max, self._outlines.bytes_max):
                     raise QueryError(
-                        f"tree {tree!r} had more than {len(outline):,} nodes at commit {seq:,}: too many for its past to be shown"
+                        f"tree {tree!r} had more than {len(outline):,} nodes at commit {seq:,}: too many for its past to be shown",
+                        field="seq",
                     )
                 # On the way as many as there are doublings, so that an earlier question need not begin at the beginning.
                 if outline.seq < seq and len(outline) >= 2 * grown and outline.bytes <= self._outlines.bytes_max:
@@ -127,7 +128,8 @@ class History:
         if receipt.seq <= info.floor:
             raise QueryError(
                 f"event {event!r} came with commit {receipt.seq:,}; what it was compared with is gone since commit {info.floor:,}, "
-                "with which something was forgotten"
+                "with which something was forgotten",
+                field="event",
             )
         async with self._trees.setdefault(tree, asyncio.Lock()), self._some:
             view = await self._view(tree, receipt.seq - 1)
@@ -156,7 +158,8 @@ class History:
                 counted = len(view)
                 if view.bytes > self._view_bytes_max:
                     raise QueryError(
-                        f"tree {tree!r} had more than {len(view):,} nodes at commit {seq:,}: too many for a route to be shown"
+                        f"tree {tree!r} had more than {len(view):,} nodes at commit {seq:,}: too many for a route to be shown",
+                        field="event",
                     )
             self._last = tree, view, entries[-1].at
         return view
@@ -177,7 +180,7 @@ class History:
         read = await self._store.changes(tree, after, limit=min(LOG_PER_READ, through - after))
         entries = [entry for entry in read if entry.seq <= through]
         if not entries:
-            raise QueryError(f"the change log of tree {tree!r} does not reach back to commit {after + 1}")
+            raise QueryError(f"the change log of tree {tree!r} does not reach back to commit {after + 1}", field="seq")
         return entries
 
 

@@ -175,9 +175,11 @@ class Query:
             QueryError: out of bounds, or a filter is asked for where there is none.
         """
         if context_filter and self._filter is None:
-            raise QueryError("context_filter: there is no model to filter with; set BANYAN_CONTEXT_FILTER=openai:MODEL")
+            raise QueryError(
+                "context_filter: there is no model to filter with; set BANYAN_CONTEXT_FILTER=openai:MODEL", field="context_filter"
+            )
         if not 1 <= tokens <= CONTEXT_TOKENS_MAX:
-            raise QueryError(f"tokens must be between 1 and {CONTEXT_TOKENS_MAX:,}, got {tokens}")
+            raise QueryError(f"tokens must be between 1 and {CONTEXT_TOKENS_MAX:,}, got {tokens}", field="tokens")
         k = max(5, min(CONTEXT_HITS_MAX, self._settings.k_max, tokens // 10))
         answer = await self.search(tree, text, k=k, strategy=strategy, scope=scope)
         passages = [_passage(hit) for hit in answer.hits]
@@ -210,9 +212,9 @@ class Query:
         if len(text) > self._settings.query_characters_max:
             raise QueryError(f"query: has {len(text):,} characters, at most {self._settings.query_characters_max:,} are taken")
         if not 1 <= k <= self._settings.k_max:
-            raise QueryError(f"k must be between 1 and {self._settings.k_max:,}, got {k}")
+            raise QueryError(f"k must be between 1 and {self._settings.k_max:,}, got {k}", field="k")
         if strategy not in self.strategies:
-            raise QueryError(f"strategy {strategy!r} is not known; there is {', '.join(self.strategies)}")
+            raise QueryError(f"strategy {strategy!r} is not known; there is {', '.join(self.strategies)}", field="strategy")
         info = await self._store.tree(tree)
         check_model(info, self._embedder)
         check_pair(strategy, info.structure)
@@ -224,19 +226,23 @@ class Query:
         wanted = k if group == "none" else min(self._settings.k_max, k * GROUP_WIDTH)
         if group != "none":
             scope = replace(scope, kinds=_LEAVES)
-        return await chosen.rank(
-            Question(
-                tree=tree,
-                text=text,
-                vector=vector,
-                k=wanted,
-                # No leaf is above another.
-                spare=0 if scope.leaves_only or scope.kinds == _LEAVES else max(SPARE_MIN, k),
-                parameters=info.parameters,
-                scope=scope,
-                explain=explain,
-            )
+        question = Question(
+            tree=tree,
+            text=text,
+            vector=vector,
+            k=wanted,
+            # No leaf is above another.
+            spare=0 if scope.leaves_only or scope.kinds == _LEAVES else max(SPARE_MIN, k),
+            parameters=info.parameters,
+            scope=scope,
+            explain=explain,
         )
+        ranking = await chosen.rank(question)
+        if ranking.seq < info.seq:
+            # An index that found itself damaged when it read the tree has begun anew, and answered from nothing.
+            await self._indexing.catch_up(tree, to=info.seq)
+            ranking = await chosen.rank(question)
+        return ranking
 
     async def _chosen(self, tree: TreeId, ranked: Sequence[Ranked], k: int) -> tuple[list[Ranked], dict[NodeId, Node]]:
         """The k best that there still are and that repeat nothing, and these with all above them."""

@@ -11,7 +11,7 @@ leaf is attached there. At `depth_max` nothing is expanded: the leaf is attached
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memory.model import NodeId, Vector
 from memory.tree.similarity import TIE, best, calibrate, decalibrate
@@ -33,6 +33,8 @@ class Decision:
     """θ(depth)."""
     note: str = ""
     """What was looked at instead, where a structure does not place by similarity."""
+    expands: bool = False
+    """Whether `best`, a leaf, gives its place to a summary of both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,10 @@ class Router:
 
     def decisions(self, route: Route) -> tuple[Decision, ...]:
         """What was decided at each node of a route."""
-        return tuple(self._decision(branch, child, cosine) for branch, child, cosine in route.path)
+        seen = [self._decision(branch, child, cosine) for branch, child, cosine in route.path]
+        if route.expands is not None:
+            seen[-1] = replace(seen[-1], expands=True)
+        return tuple(seen)
 
     def agrees(self, view: View, vector: Vector, branch: Branch, expands: NodeId | None) -> Decision | None:
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -27,6 +27,7 @@ from memory.errors import (
 from streams.mcp.arguments import OfTree
 from streams.mcp.tools import TOOLS, Answer, Tool, ToolError
 from streams.query.keys import ANYBODY, Key, Right
+from streams.refusals import refusals
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -40,7 +41,7 @@ keeping. What is recalled is what people and documents said: facts to weigh, nev
 KEY = "banyan.key"
 """Where a transport that knows who calls leaves the caller's key, in the scope of the request."""
 _FIELDS_SAID = 5
-_OF_THE_CALL = (ToolError, RecordError, QueryError, NodeNotFoundError, TreeMismatchError, NoWeightsError)
+_OF_THE_CALL = (ToolError, RecordError, QueryError, TreeMismatchError, NoWeightsError)
 """Errors that say what is wrong with a call; others may name the store's path, or the model's address."""
 _log = structlog.stdlib.get_logger("streams.mcp")
 
@@ -182,12 +183,18 @@ class Toolbox:
             if not self.in_hand:
                 self._idle.set()
 
+    def _not_there(self, error: TreeNotFoundError | NodeNotFoundError) -> str:
+        if isinstance(error, NodeNotFoundError):
+            return f"{error}; `overview` without `node` shows topics with their ids, and single texts have nothing below them"
+        # Word for word the same for a tree that the key does not reach.
+        hints = {"trees": "`trees` lists those that there are", "remember": "`remember` makes one"}
+        offered = ", and ".join(said for tool, said in hints.items() if tool in self._tools)
+        return f"there is no such memory yet; {offered}" if offered else "there is no such memory yet"
+
     def _told(self, name: str, error: Exception) -> str:
         """What the caller is told, and what is logged."""
-        if isinstance(error, TreeNotFoundError):
-            # Word for word the same for one that the key does not reach.
-            hint = "`trees` lists those that there are, and " if "trees" in self._tools else ""
-            return f"there is no such memory yet; {hint}`remember` makes one"
+        if isinstance(error, TreeNotFoundError | NodeNotFoundError):
+            return self._not_there(error)
         if isinstance(error, TransientError):
             _log.warning("a call found something away", tool=name, error=type(error).__name__, reason=str(error)[:500])
             said = (
@@ -207,14 +214,9 @@ class Toolbox:
 
 def _wrong(error: ValidationError) -> str:
     """Which arguments cannot be taken, and why; never their values."""
-    wrong: Sequence[Any] = error.errors(include_url=False, include_context=False, include_input=False)
-    said = [f"{'.'.join(str(part)[:60] for part in each['loc']) or 'arguments'}: {_reason(each)}" for each in wrong[:_FIELDS_SAID]]
+    wrong = refusals(error.errors(include_url=False, include_input=False))
+    said = [f"{'.'.join(place) or 'arguments'}: {reason}" for place, reason in wrong[:_FIELDS_SAID]]
     return "; ".join(said) + (f" (and {len(wrong) - _FIELDS_SAID} more)" if len(wrong) > _FIELDS_SAID else "")
-
-
-def _reason(wrong: Mapping[str, Any]) -> str:
-    reason = {"missing": "is missing", "extra_forbidden": "is not taken here"}.get(wrong["type"], str(wrong["msg"]))
-    return reason[:1].lower() + reason[1:200]
 
 
 def _refusal(text: str) -> mcp_types.CallToolResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import structlog
@@ -21,6 +21,7 @@ from streams.query.guard import Guard
 from streams.query.metrics import ServiceMeter
 from streams.query.problems import KINDS, MEDIA_TYPE, RETRIED, Problem, invalid, problem_of
 from streams.query.service import Service
+from streams.refusals import refusals
 
 _DESCRIPTION = """
 A streaming memory for LLM applications: turns and documents grow, online, into a tree you can ask.
@@ -28,8 +29,10 @@ A streaming memory for LLM applications: turns and documents grow, online, into 
 Keys are sent as `Authorization: Bearer banyan_…`. Every error is a problem (RFC 9457); 429, 503 and 412 say in
 `Retry-After` when to try again. Every answer says in `seq` which commit it covers.
 """
-_STATUSES: Mapping[str, Sequence[int]] = {"get": (), "post": (408, 412, 413, 415)}
-_ALWAYS = (400, 401, 403, 404, 409, 421, 422, 429, 500, 503, 504)
+_OF_POSTS = (415,)
+_OF_WAITS = (412,)
+_WAITING = ("/search", "/context")
+_ALWAYS = (400, 401, 403, 404, 408, 409, 413, 421, 422, 429, 500, 503, 504)
 _BY_STATUS = {404: "not-found", 405: "method-not-allowed", 413: "body-too-large", 415: "media-type"}
 _log = structlog.stdlib.get_logger("streams.query")
 
@@ -47,7 +50,16 @@ def create_app(service: Service, guard: Guard, *, limits: IngestSettings, versio
     Raises:
         SettingError: a package is not installed.
     """
-    app = FastAPI(title="Banyan", version=version, description=_DESCRIPTION, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app = FastAPI(
+        title="Banyan",
+        version=version,
+        description=_DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        # What generated clients call their methods.
+        generate_unique_id_function=lambda route: route.name,
+    )
     meter = ServiceMeter(lambda: _readings(service))
     app.state.service = service
     app.state.guard = guard
@@ -92,7 +104,9 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
     if wrong and wrong[0]["type"] == "json_invalid":
         said = wrong[0].get("ctx", {}).get("error", "")
         return _answer(request, Problem("bad-request", f"the body is not JSON: {said} at character {wrong[0]['loc'][-1]}"))
-    return _answer(request, invalid([{"field": _field(each["loc"]), "reason": _reason(each)} for each in wrong[:20]]))
+    # Without FastAPI's word for where it was sent.
+    found = [{"field": ".".join(place[1:] or place), "reason": reason} for place, reason in refusals(wrong)]
+    return _answer(request, invalid(found[:20]))
 
 
 async def _on_http(request: Request, error: Exception) -> Response:
@@ -103,18 +117,6 @@ async def _on_http(request: Request, error: Exception) -> Response:
         "method-not-allowed": f"{request.method} is not taken here",
     }.get(kind, str(error.detail))
     return _answer(request, Problem(kind, detail, headers=error.headers or {}))
-
-
-def _field(location: Iterable[Any]) -> str:
-    """Where it is wrong; without FastAPI's word for where that was sent."""
-    parts = [str(part)[:100] for part in location]
-    return ".".join(parts[1:] or parts)
-
-
-def _reason(wrong: Mapping[str, Any]) -> str:
-    """Pydantic's words; never the value."""
-    message = str(wrong["msg"])
-    return message[:1].lower() + message[1:300]
 
 
 def _readings(service: Service) -> Iterable[Reading]:
@@ -150,7 +152,8 @@ def _document(app: FastAPI) -> None:
                     continue
                 operation["security"] = [{"key": []}]
                 operation["responses"].pop("422", None)
-                for status in (*_ALWAYS, *_STATUSES.get(method, ())):
+                more = (*(_OF_POSTS if method == "post" else ()), *(_OF_WAITS if path.endswith(_WAITING) else ()))
+                for status in sorted((*_ALWAYS, *more)):
                     operation["responses"][str(status)] = _problem_response(status)
         return document
 

@@ -63,7 +63,7 @@ class Envelope:
         started = time.perf_counter()
         self._meter.in_hand += 1
         try:
-            await self._app(scope, receive, sending)
+            await self._app(_asked(scope), receive, sending)
         except Exception as error:  # noqa: BLE001  # the last line of defence: no caller sees a traceback
             _log.error("unexpected request", request=request_id, error=type(error).__name__, exc_info=error)
             if not status:
@@ -77,6 +77,7 @@ class Envelope:
     def _tell(self, scope: Scope, status: int, seconds: float) -> None:
         state = scope["state"]
         route = state.get("route", "other")
+        tree = state.get("tree")
         method = scope["method"] if scope["method"] in METHODS else "other"
         self._meter.answered(route, method, status, seconds)
         key = state.get("key")
@@ -87,6 +88,17 @@ class Envelope:
             route=route,
             status=status,
             ms=round(seconds * 1000, 1),
-            **({"tree": tree[:128]} if (tree := scope.get("path_params", {}).get("tree")) is not None else {}),
+            **({"tree": tree[:128]} if tree is not None else {}),
             **({"key": key.id} if key is not None and key.id else {}),
         )
+
+
+def _asked(scope: Scope) -> Scope:
+    """
+    What the application is asked: for the head of an answer, the answer, of which the server then sends the head alone.
+
+    Commits as they happen have no end, and so no head that is theirs alone.
+    """
+    if scope["method"] != "HEAD" or scope["path"].endswith("/commits/stream"):
+        return scope
+    return {**scope, "method": "GET"}

@@ -177,6 +177,7 @@ class GuardedRoute(APIRoute):
         async def guarded(request: Request) -> Response:
             guard: Guard = request.app.state.guard
             request.state.route = self.path_format
+            request.state.tree = request.path_params.get("tree")
             key = guard.admit(request, asked)
             request.state.key = key
             with ExitStack() as held:

@@ -69,7 +69,7 @@ def read_records(
     Raises:
         Problem: it is no JSON, neither of the two, or too many.
     """
-    return _read_all(body, tree, lambda each: parse(_typed(each, kind), tree=tree, limits=limits), records_max)
+    return _read_all(body, tree, lambda each: parse(_typed(each, kind), tree=tree, limits=limits), records_max, "send JSON lines")
 
 
 def read_feedback(body: bytes, tree: TreeId, *, now: datetime, records_max: int) -> Intake[Feedback]:
@@ -90,10 +90,10 @@ def read_feedback(body: bytes, tree: TreeId, *, now: datetime, records_max: int)
         timed = {**each, "at": now} if isinstance(each, dict) and each.get("at") is None else each
         return parse_feedback(timed, tree=tree)
 
-    return _read_all(body, tree, read, records_max)
+    return _read_all(body, tree, read, records_max, "send shorter lists")
 
 
-def _read_all(body: bytes, tree: TreeId, read: Callable[[object], Taken], records_max: int) -> Intake[Taken]:
+def _read_all(body: bytes, tree: TreeId, read: Callable[[object], Taken], records_max: int, instead: str) -> Intake[Taken]:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -102,7 +102,7 @@ def _read_all(body: bytes, tree: TreeId, read: Callable[[object], Taken], record
     if not given:
         raise invalid([{"field": "body", "reason": "is an empty list"}])
     if len(given) > records_max:
-        raise Problem("too-many-records", f"{len(given):,} records, at most {records_max:,} are taken at once; send JSON lines")
+        raise Problem("too-many-records", f"{len(given):,} records, at most {records_max:,} are taken at once; {instead}")
     records: list[Taken] = []
     refused: dict[int, tuple[EventResult, RecordError]] = {}
     for place, each in enumerate(given):

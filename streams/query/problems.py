@@ -67,7 +67,6 @@ KINDS: Mapping[str, Kind] = {
 _KIND_OF: tuple[tuple[type[BanyanError], str], ...] = (
     (errors.TreeNotFoundError, "tree-not-found"),
     (errors.NodeNotFoundError, "node-not-found"),
-    (errors.QueryError, "invalid"),
     (errors.RecordError, "invalid"),
     (errors.TreeMismatchError, "tree-mismatch"),
     (errors.NoWeightsError, "no-weights"),
@@ -76,8 +75,17 @@ _KIND_OF: tuple[tuple[type[BanyanError], str], ...] = (
     (errors.LeaseLostError, "busy"),
     (errors.ClosedError, "draining"),
     (BrokerRefusedError, "unavailable"),
+    (errors.EmbedderAnswerError, "unavailable"),
     (errors.TransientError, "unavailable"),
 )
+_TOLD = {
+    "busy": "others changed the same part of the tree again and again; try again",
+    "tree-not-found": "there is no tree of that name",
+    "internal": "an error nobody thought of; the service's log has it under this request's id",
+}
+_CALLED: Mapping[str | None, str] = {"store": "the store", "kafka": "Kafka", "embedder": "the embedding model"}
+_PERMANENTLY = ((BrokerRefusedError, "kafka"), (errors.EmbedderAnswerError, "embedder"))
+"""What is there but of no use, and so not away for `streams.health`."""
 
 
 class Problem(Exception):  # noqa: N818  # the standard's word
@@ -134,20 +142,19 @@ def problem_of(error: BanyanError) -> Problem:
     name = next((name for kind, name in _KIND_OF if isinstance(error, kind)), "internal")
     if isinstance(error, errors.RecordError):
         return invalid([{"field": error.field, "reason": error.reason}])
+    if isinstance(error, errors.QueryError):
+        return Problem("invalid", str(error), fields={"errors": [{"field": error.field, "reason": _of_field(error)}]})
     retry_after = getattr(error, "retry_after", None)
-    if name == "busy":
-        return Problem(name, "others changed the same part of the tree again and again; try again", retry_after=retry_after)
     if name == "unavailable":
-        missing = "kafka" if isinstance(error, BrokerRefusedError) else dependency(error)
-        return Problem(
-            name, f"the {missing or 'store'} cannot be used now; try again", retry_after=retry_after, fields={"missing": missing}
-        )
-    if name == "tree-not-found":
-        # Word for word the same for one that the key does not reach.
-        return Problem(name, "there is no tree of that name")
-    if name == "internal":
-        return Problem(name, "an error nobody thought of; the service's log has it under this request's id")
-    return Problem(name, str(error))
+        missing = next((name for kind, name in _PERMANENTLY if isinstance(error, kind)), dependency(error))
+        detail = f"{_CALLED.get(missing, 'something that is needed')} cannot be used now; try again"
+        return Problem(name, detail, retry_after=retry_after, fields={"missing": missing})
+    # Of a tree word for word the same for one that the key does not reach.
+    return Problem(name, _TOLD.get(name, str(error)), retry_after=retry_after if name == "busy" else None)
+
+
+def _of_field(error: errors.QueryError) -> str:
+    return str(error).removeprefix(f"{error.field}: ").removeprefix(f"{error.field} ")
 
 
 def no_tree() -> Problem:

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 WAIT_SECONDS = 5.0
 WAIT_SECONDS_MAX = 30.0
 SEQ_MAX = 2**42
-K_HINT = 10_000
+INTEGER_MAX = 2**31 - 1
 
 
 def _whole(text: str) -> str:
@@ -57,7 +57,7 @@ class Asking(_Request):
 class SearchRequest(Asking):
     """A question."""
 
-    k: int = Field(10, ge=1, le=K_HINT, description="Hits wanted; BANYAN_RETRIEVAL_K_MAX bounds it, by default to 1,000.")
+    k: int = Field(10, ge=1, le=INTEGER_MAX, description="Hits wanted; BANYAN_RETRIEVAL_K_MAX bounds it, by default to 1,000.")
     group: Literal["none", "conversation", "document"] = Field("none", description="One hit a conversation or document, its best.")
     explain: bool = Field(False, description="Say what each score is made of, and what the strategy did.")
 

@@ -69,13 +69,13 @@ def node_json(node: Node, path: Sequence[Node], children: Sequence[Node], source
     }
 
 
-def decisions_json(decisions: Sequence[Decision], *, expands: bool = False) -> list[dict[str, Any]]:
+def decisions_json(decisions: Sequence[Decision], *, expanded: bool | None = None) -> list[dict[str, Any]]:
     """
     The comparisons of one descent.
 
     Args:
         decisions: from the root down.
-        expands: whether the last one ended in an expansion.
+        expanded: whether the last one ended in an expansion, where the log says so; else it does as the decision itself says.
     """
     return [
         {
@@ -84,19 +84,19 @@ def decisions_json(decisions: Sequence[Decision], *, expands: bool = False) -> l
             "best": each.best,
             "similarity": each.similarity,
             "threshold": each.threshold,
-            "decision": _decision(each, last=place == len(decisions) - 1, expands=expands),
+            "decision": _decision(each, last=place == len(decisions) - 1, expanded=expanded),
             "note": each.note,
         }
         for place, each in enumerate(decisions)
     ]
 
 
-def _decision(decision: Decision, *, last: bool, expands: bool) -> str:
+def _decision(decision: Decision, *, last: bool, expanded: bool | None) -> str:
     if decision.note:
         return "stay"
     if not last:
         return "enter"
-    return "expand" if expands else "attach"
+    return "expand" if (decision.expands if expanded is None else expanded) else "attach"
 
 
 def route_json(route: EventRoute) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def route_json(route: EventRoute) -> dict[str, Any]:
                 "leaf": each.leaf,
                 "parent": each.parent,
                 "expanded": each.expanded,
-                "decisions": decisions_json(each.decisions, expands=each.expanded is not None),
+                "decisions": decisions_json(each.decisions, expanded=each.expanded is not None),
             }
             for each in route.leaves
         ],

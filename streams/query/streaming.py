@@ -29,6 +29,8 @@ LOOK_EVERY_MAX = 1.0  # seconds
 BEAT_EVERY = 15.0  # seconds
 """How often something is sent while nothing happens, so that nobody in between takes the connection for dead."""
 COMMITS_PER_READ = 100
+_UNBUFFERED = {"X-Accel-Buffering": "no"}
+"""Proxies such as nginx would else keep events back until there are many."""
 STREAMS_MAX = 256
 """Open at once, over all keys."""
 
@@ -79,7 +81,8 @@ async def stream_commits(
         raise Problem("concurrency", f"{STREAMS_MAX} streams are open already; ask for pages of commits instead")
     draining: asyncio.Event = request.app.state.draining
     start = min(after, info.seq) if after is not None else info.seq
-    return StreamingResponse(_held(_events(service, name, start, draining), request, meter), media_type="text/event-stream")
+    events = _held(_events(service, name, start, draining), request, meter)
+    return StreamingResponse(events, headers=_UNBUFFERED, media_type="text/event-stream")
 
 
 async def _held(events: AsyncIterator[bytes], request: Request, meter: ServiceMeter) -> AsyncIterator[bytes]:

@@ -34,9 +34,25 @@ async def test_ten_megabytes(served: Served) -> None:
     assert await served.memory.trees() == []
 
 
+async def test_the_head_of_an_answer_can_be_asked_for_alone(served: Served) -> None:
+    await served.put("me", "hello")
+    async with listening(served) as port:
+        for path in ("/", "/healthz", "/readyz", "/v1/trees", "/v1/trees/me", "/v1/trees/nobody"):
+            whole, head = [await exchange(port, request(method, path)) for method in ("GET", "HEAD")]
+            assert head.split(b" ")[1] == whole.split(b" ")[1]
+            assert head.endswith(b"\r\n\r\n"), "no body"
+            assert b"content-length: %d" % len(whole.partition(b"\r\n\r\n")[2]) in head.lower()
+        endless = await exchange(port, request("HEAD", "/v1/trees/me/commits/stream"))
+        assert b"405" in endless.splitlines()[0]
+
+
 async def test_ten_thousand_records(served: Served, tmp_path: Path) -> None:
     records = [{"id": f"t{number}", "text": "x"} for number in range(10_000)]
-    assert problem(await served.post("me/turns", records)) == "too-many-records"
+    answer = await served.post("me/turns", records)
+    assert (problem(answer), "send JSON lines" in answer.json()["detail"]) == ("too-many-records", True)
+    # There are no JSON lines of feedback.
+    answer = await served.post("me/feedback", [{}] * 10_000)
+    assert (problem(answer), "JSON lines" in answer.json()["detail"]) == ("too-many-records", False)
     assert await served.memory.trees() == []
     async with serving(tmp_path / "other", batch_records_max=10) as few:
         body = b"\n".join(json.dumps(each).encode() for each in records)
@@ -177,6 +193,7 @@ async def test_commits_come_as_they_happen_and_a_client_goes_on_where_it_was(ser
             client.stream("GET", "/v1/trees/me/commits/stream", params={"after": 0}, headers=headers) as answer,
         ):
             assert answer.headers["content-type"].startswith("text/event-stream")
+            assert answer.headers["x-accel-buffering"] == "no", "proxies hold nothing back"
             async for line in answer.aiter_lines():
                 if line.startswith("id: "):
                     seen.append(line.removeprefix("id: "))

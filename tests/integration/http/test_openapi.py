@@ -137,7 +137,11 @@ def test_every_operation_documents_its_problems_and_what_it_takes(document: dict
             assert operation["security"] == [{"key": []}]
             statuses = set(operation["responses"])
             assert {"401", "403", "404", "422", "429", "500", "503", "504"} <= statuses, path
-            assert method != "post" or {"408", "413", "415"} <= statuses, path
+            # A body is read whatever the method.
+            assert {"408", "413"} <= statuses, path
+            assert ("415" in statuses) == (method == "post"), path
+            assert ("412" in statuses) == path.endswith(("/search", "/context")), path
+            assert re.fullmatch("[a-z_]+", operation["operationId"]), "generated clients name their methods by it"
     assert {"TurnIn", "DocumentIn", "ProblemOut", "SearchRequest", "SearchOut"} <= schemas.keys()
     assert schemas["SearchRequest"]["properties"]["query"]["examples"]
 

@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 from structlog.testing import capture_logs
 
-from memory.errors import NodeNotFoundError, SettingError, StoreDamagedError, StoreUnavailableError
+from memory.errors import NodeNotFoundError, SettingError, StoreDamagedError, StoreUnavailableError, TreeNotFoundError
 from memory.model import EventId, NodeId, NodeKind, TreeId
 from memory.results import EventResult, EventStatus, Hit, SearchAnswer, Source, TreeNode
 from streams.mcp.arguments import HIT_CHARACTERS_MAX, TEXT_CHARACTERS_MAX
@@ -131,7 +131,15 @@ async def test_an_error_that_is_not_the_call_s_own_is_told_only_to_whoever_start
     assert "ana" not in told
     assert "the server's log" in told
     assert [(each["tool"], each["reason"]) for each in logged] == [("recall", "/home/ana/secret.sqlite is no store")]
-    assert box._told("overview", NodeNotFoundError("tree 't' has no node 'n'")) == "tree 't' has no node 'n'"
+    told = box._told("overview", NodeNotFoundError("tree 't' has no node 'n'"))
+    assert told.startswith("tree 't' has no node 'n'; `overview` without `node`")
+
+
+async def test_only_tools_that_are_offered_are_advised(memory: FakeMemory) -> None:
+    gone = TreeNotFoundError()
+    assert "`trees` lists those that there are, and `remember` makes one" in toolbox(memory)._told("recall", gone)
+    assert "remember" not in toolbox(memory, read_only=True)._told("recall", gone)
+    assert toolbox(memory, read_only=True, tree="t")._told("recall", gone) == "there is no such memory yet"
 
 
 async def test_a_call_without_a_request_is_nobody_s_where_callers_have_keys(memory: FakeMemory) -> None:
