@@ -184,7 +184,7 @@ async def test_what_its_first_delivery_left_goes_with_the_second_and_nothing_els
     assert (await world.inspect.check(TREE)).violations == ()
 
 
-class CutError(Exception):
+class CutError(BaseException):
     """The process ended here."""
 
 
