@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from memory.adapters.embedded.files import connect, set_wal, transaction, translated
 from memory.adapters.embedded.index.appending import NOWHERE, Append, Reach, Row, reach_of, rename, size_of, write_row
+from memory.adapters.embedded.index.gathering import Gathered, read_whole
 from memory.adapters.embedded.index.segment import (
     Segment,
     SegmentDamagedError,
@@ -116,6 +117,14 @@ class SegmentFile:
         except SegmentDamagedError:
             self._replace(self._generation)
             return NOWHERE, []
+
+    def whole(self, tree: str) -> tuple[Reach, Gathered | None]:
+        """Where the file stands, and all that counts of the tree; None of a tree that it does not know."""
+        try:
+            return read_whole(self._guarded, tree)
+        except SegmentDamagedError:
+            self._replace(self._generation)
+            return NOWHERE, None
 
     # ------------------------------------------------------------------------------------------------------------ writes
 
@@ -223,12 +232,13 @@ class SegmentFile:
         rows = self._guarded(read)
         if len(rows) != len(numbers):
             return False
+        last = rows[-1][0]
         try:
             parts = [decode(data) for _, data in rows]
         except SegmentDamagedError:
             self._replace(self._generation)
             return False
-        last = rows[-1][0]
+        rows.clear()  # each goes with its part
         merged = [(size_of(part), encode(part)) for part in (compacted(parts) if compact else [merge(parts)])]
 
         def write(connection: sqlite3.Connection) -> bool:

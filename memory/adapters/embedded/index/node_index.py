@@ -317,12 +317,12 @@ class EmbeddedNodeIndex(ports.NodeIndex):
 
     def _loaded(self, tree: TreeId) -> tuple[Reach, LoadedTree | None, int]:
         """The tree as the file has it, and the number of segments it was read from."""
-        reach, segments = self._file.since(tree, 0)
-        if reach == NOWHERE:
+        reach, gathered = self._file.whole(tree)
+        if gathered is None:
             return reach, None, 0
         loaded = LoadedTree(k1=self._k1, b=self._b, tokenize=self._tokenize, scanner=self._scanner, helpers=self._helpers)
-        loaded.load(segments, reach.seq)
-        return reach, loaded, len(segments)
+        loaded.load(gathered.segments(), reach.seq)
+        return reach, loaded, gathered.parts
 
     def _evict(self, kept: _Held) -> None:
         """Let go of the trees that were not searched for longest, until the rest fits."""

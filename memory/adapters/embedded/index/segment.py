@@ -107,6 +107,24 @@ def _labels(column: Sequence[str | None]) -> Labels:
     return Labels(np.array(codes, np.int32), list(values))
 
 
+class Deciding:
+    """Tells what still counts of segments that come newest first."""
+
+    def __init__(self) -> None:
+        self._decided: set[str] = set()
+        self.removed: dict[str, int] = {}
+        """Removals that stand, with the commits that did them."""
+
+    def mask(self, segment: Segment) -> NDArray[np.bool_]:
+        """(n,) the rows of the next older segment that no later one superseded."""
+        decided = self._decided
+        mask = np.fromiter((node not in decided for node in segment.nodes), np.bool_, len(segment.nodes))
+        self.removed.update((node, seq) for node, seq in segment.removed if node not in decided)
+        decided.update(segment.nodes)
+        decided.update(node for node, _ in segment.removed)
+        return mask
+
+
 def survivors(segments: Sequence[Segment]) -> tuple[list[NDArray[np.bool_]], dict[str, int]]:
     """
     What still counts of segments given oldest first.
@@ -114,15 +132,9 @@ def survivors(segments: Sequence[Segment]) -> tuple[list[NDArray[np.bool_]], dic
     Returns:
         For each segment an (n,) mask of the rows that no later one superseded, and the removals that stand.
     """
-    decided: set[str] = set()
-    removed: dict[str, int] = {}
-    masks: list[NDArray[np.bool_]] = []
-    for segment in reversed(segments):
-        masks.append(np.fromiter((node not in decided for node in segment.nodes), np.bool_, len(segment.nodes)))
-        removed.update((node, seq) for node, seq in segment.removed if node not in decided)
-        decided.update(segment.nodes)
-        decided.update(node for node, _ in segment.removed)
-    return masks[::-1], removed
+    deciding = Deciding()
+    masks = [deciding.mask(segment) for segment in reversed(segments)]
+    return masks[::-1], deciding.removed
 
 
 def grouped(sizes: Sequence[int], least: int) -> list[slice]:
@@ -142,8 +154,22 @@ def merge(segments: Sequence[Segment]) -> Segment:
     return concatenate(segments, masks, removed=list(removed.items()))
 
 
-def concatenate(segments: Sequence[Segment], masks: Sequence[NDArray[np.bool_]], *, removed: list[tuple[str, int]]) -> Segment:
-    """Rows of the segments that the masks keep, in order."""
+def concatenate(
+    segments: Sequence[Segment],
+    masks: Sequence[NDArray[np.bool_]],
+    *,
+    removed: list[tuple[str, int]],
+    rows_vectors: Vectors | None = None,
+) -> Segment:
+    """
+    Rows of the segments that the masks keep, in order.
+
+    Args:
+        segments: oldest first.
+        masks: (n,) of each, the rows to keep.
+        removed: of the segment that is made.
+        rows_vectors: of the rows that are kept; None takes those of the segments.
+    """
     kept = [np.flatnonzero(mask) for mask in masks]
     pairs = list(zip(segments, kept, strict=True))
     maps, base = [], 0
@@ -162,7 +188,7 @@ def concatenate(segments: Sequence[Segment], masks: Sequence[NDArray[np.bool_]],
         lengths=np.concatenate([segment.lengths[rows] for segment, rows in pairs]),
         speakers=_joined([(segment.speakers, rows) for segment, rows in pairs]),
         sequences=_joined([(segment.sequences, rows) for segment, rows in pairs]),
-        vectors=vectors.concatenate([segment.vectors.select(rows) for segment, rows in pairs]),
+        vectors=rows_vectors or vectors.concatenate([segment.vectors.select(rows) for segment, rows in pairs]),
         postings=lexical.combine([(segment.postings, row_map) for segment, row_map in zip(segments, maps, strict=True)]),
         removed=removed,
     )

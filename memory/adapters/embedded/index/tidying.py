@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -37,11 +37,15 @@ def tier(size: int) -> int:
     return 0 if size < SEGMENT_FAN else (size.bit_length() - 1) // (SEGMENT_FAN.bit_length() - 1)
 
 
-def compacted(segments: Sequence[Segment]) -> list[Segment]:
-    """The rows that still count, in segments that are merged no more; removals stay, for readers that stand further back."""
+def compacted(segments: list[Segment]) -> Iterator[Segment]:
+    """
+    The rows that still count, in segments that are merged no more; removals stay, for readers that stand further back.
+
+    Args:
+        segments: oldest first; taken out of the list as they are read, so that they need not all be in memory beside those made.
+    """
     masks, removed = survivors(segments)
-    groups = grouped([int(np.count_nonzero(mask)) for mask in masks], SEGMENT_ROWS_MAX)
-    return [
-        concatenate(segments[group], masks[group], removed=list(removed.items()) if group.stop == len(segments) else [])
-        for group in groups
-    ]
+    for group in grouped([int(np.count_nonzero(mask)) for mask in masks], SEGMENT_ROWS_MAX):
+        parts = segments[: group.stop - group.start]
+        del segments[: len(parts)]
+        yield concatenate(parts, masks[group], removed=[] if segments else list(removed.items()))

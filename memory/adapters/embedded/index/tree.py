@@ -15,7 +15,7 @@ from memory.adapters.embedded.index import lexical, vectors
 from memory.adapters.embedded.index.columns import Column, Sequences
 from memory.adapters.embedded.index.ranking import Block, Mask, Ranking, Slots, by_block, top
 from memory.adapters.embedded.index.scanning import Scan, floor, scans
-from memory.adapters.embedded.index.segment import NO_TIME, Segment, concatenate, grouped, microseconds, survivors
+from memory.adapters.embedded.index.segment import NO_TIME, Segment, concatenate, microseconds
 from memory.errors import QueryError
 from memory.model import EventId, NodeId, NodeKind
 from memory.ports.index import Candidates, IndexQuery, Scope
@@ -28,8 +28,6 @@ BLOCK_FAN = 8
 """Blocks of about one size that are merged into one."""
 BLOCK_ROWS_MAX = 16_384
 """Blocks of this size are not merged any more."""
-LOADED_ROWS = 131_072
-"""Rows that are loaded as one block: a query does the same work block by block, and each has the words that it holds by itself."""
 DEAD_ROWS_MIN = 4_096
 NODE_BYTES = 400
 """Python objects a node, roughly: id, event id, their places in lists and in the dictionary."""
@@ -92,12 +90,10 @@ class LoadedTree:
         """Whether loading it again would free much."""
         return self.dead > max(DEAD_ROWS_MIN, len(self._nodes) // 3)
 
-    def load(self, segments: Sequence[Segment], seq: int) -> None:
-        """Take in everything, oldest first; the tree must be empty."""
-        masks, _ = survivors(segments)
-        for group in grouped([int(np.count_nonzero(mask)) for mask in masks], LOADED_ROWS):
-            whole = group.stop - group.start == 1 and masks[group.start].all()
-            self._append(segments[group.start] if whole else concatenate(segments[group], masks[group], removed=[]))
+    def load(self, segments: Iterable[Segment], seq: int) -> None:
+        """Take in everything, each segment as a block, oldest first and no node twice; the tree must be empty."""
+        for segment in segments:
+            self._append(segment)
         self._changed(seq)
 
     def apply(self, segments: Iterable[Segment], seq: int) -> None:

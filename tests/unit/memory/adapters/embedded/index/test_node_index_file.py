@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import tracemalloc
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -14,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memory.adapters.embedded.index import appending, file, lexical, node_index, tidying, tree, vectors
+from memory.adapters.embedded.index import appending, file, gathering, lexical, node_index, segment, tidying, tree, vectors
 from memory.adapters.embedded.index.node_index import EmbeddedNodeIndex
 from memory.adapters.embedded.index.segment import Segment
 from memory.errors import StoreUnavailableError
@@ -159,7 +160,7 @@ async def test_loading_does_not_copy_what_is_large_enough(tmp_path: Path, monkey
     """Eight blocks, the last one small, were made one of all rows: at 100,000 nodes most of the time to the first answer."""
     monkeypatch.setattr(tidying, "SEGMENT_ROWS_MAX", 100)
     monkeypatch.setattr(tree, "BLOCK_ROWS_MAX", 100)
-    monkeypatch.setattr(tree, "LOADED_ROWS", 100)
+    monkeypatch.setattr(gathering, "LOADED_ROWS", 100)
     index = await EmbeddedNodeIndex.open(tmp_path / "index.db")
     await fill(index, range(7 * 110), 110)
     await fill(index, range(1000, 1090), 90)
@@ -177,6 +178,63 @@ async def test_loading_does_not_copy_what_is_large_enough(tmp_path: Path, monkey
     assert len((await again.search(TREE, ALL)).found) == 7 * 110 + 90
     assert sum(copied) <= 90
     await again.close()
+
+
+async def test_a_tree_is_loaded_without_holding_its_segments_beside_it(tmp_path: Path) -> None:
+    """They were: at 100,000 nodes a service took 800 MB while it loaded them, and 430 afterwards."""
+    index = await EmbeddedNodeIndex.open(tmp_path / "index.db")
+    rows = np.random.default_rng(1).standard_normal((3_000, 384)).astype(np.float32)
+    for seq in range(30):
+        numbers = range(100 * seq, 100 * seq + 100)
+        upserts = [replace(entry(number), vector=unit(rows[number])) for number in numbers]
+        await index.update(TREE, after=seq, seq=seq + 1, upserts=upserts)
+    await index.close()
+    again = await EmbeddedNodeIndex.open(tmp_path / "index.db")
+    query = replace(ALL, vector=unit(np.ones(384)), dense_k=1, lexical_k=1)
+    tracemalloc.start()
+    try:
+        assert (await again.search(TREE, query)).seq == 30
+        stays, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert stays > 3_000 * 384 * 3
+    assert most < 1.3 * stays
+    await again.close()
+
+
+@pytest.mark.parametrize("merges", [1, 2, 100])
+async def test_a_tree_that_another_process_merges_while_it_is_read_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merges: int
+) -> None:
+    path = tmp_path / "index.db"
+    index = await EmbeddedNodeIndex.open(path)
+    await fill(index, range(40), 10)
+    await index.update(TREE, after=4, seq=5, upserts=[entry(3, "tin")], removes=[NodeId("n7")])
+    await index.close()
+    other = file.SegmentFile(path, form=_form(path), busy_wait=timedelta(seconds=30))
+    decode, left = segment.decode, merges
+
+    def merged(data: bytes) -> Segment:
+        nonlocal left
+        if left:
+            left -= 1
+            other.expunge(TREE)
+        return decode(data)
+
+    monkeypatch.setattr(other, "_scrub", lambda: None)  # it would wait for whoever reads
+    monkeypatch.setattr(gathering, "decode", merged)
+    again = await EmbeddedNodeIndex.open(path)
+    found = (await again.search(TREE, ALL)).found
+    assert {c.node for c in found} == {f"n{number}" for number in range(40)} - {"n7"}
+    assert [c.node for c in found if not c.lexical] == ["n3"]
+    assert left < merges
+    await again.close()
+    other.close()
+
+
+def _form(path: Path) -> str:
+    with closing(sqlite3.connect(path)) as connection:
+        return str(connection.execute("SELECT value FROM meta WHERE key = 'form'").fetchone()[0])
 
 
 async def test_a_folder_that_is_missing_is_said(tmp_path: Path) -> None:
