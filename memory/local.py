@@ -57,6 +57,7 @@ from memory.service.transfer import Transfer
 from memory.service.views import Views
 from memory.service.weighing import Weighing
 from memory.settings import MemorySettings
+from memory.structures.registry import NAMES
 
 STORE_FILE = "store.db"
 INDEX_FILE = "index.db"
@@ -93,7 +94,8 @@ async def open_local(
     context_filter: ContextFilter | None = None,
     labels: LabelExtractor | None = None,
     settings: MemorySettings | None = None,
-    structure: str = "memtree",
+    structure: str | None = None,
+    structure_binds: bool = True,
     parameters: Mapping[str, float] | None = None,
     summaries: bool = True,
     read_only: bool = False,
@@ -111,7 +113,8 @@ async def open_local(
         context_filter: leaves out of contexts what does not matter; default: nothing is left out. Closed with the memory.
         labels: says where items of an `hmem` belong; default: their vectors decide. Closed with the memory.
         settings: limits; default: `MemorySettings()`.
-        structure: how new trees grow.
+        structure: how new trees grow; None for `memtree`, and every tree that there is grows on as it was made.
+        structure_binds: whether a structure that is given is also what a tree must have to be written to.
         parameters: of new trees; None for the structure's defaults.
         summaries: run the summary pool in this process.
         read_only: never write the store.
@@ -163,6 +166,7 @@ async def open_local(
             clock=clock,
             settings=settings,
             structure=structure,
+            structure_binds=structure_binds,
             parameters=parameters,
         )
         memory = LocalMemory(parts, settings=settings, closing=closing)
@@ -191,7 +195,8 @@ async def open_shared(
     index: NodeIndex | None = None,
     index_file: Path | None = None,
     settings: MemorySettings | None = None,
-    structure: str = "memtree",
+    structure: str | None = None,
+    structure_binds: bool = True,
     parameters: Mapping[str, float] | None = None,
     summaries: bool = True,
 ) -> LocalMemory:
@@ -234,6 +239,7 @@ async def open_shared(
             clock=SystemClock(),
             settings=settings,
             structure=structure,
+            structure_binds=structure_binds,
             parameters=parameters,
         )
         growing = Outgrown(Reindexing(store=store, index=index))
@@ -262,7 +268,8 @@ def _assemble(
     models: _Models,
     clock: Clock,
     settings: MemorySettings,
-    structure: str,
+    structure: str | None,
+    structure_binds: bool,
     parameters: Mapping[str, float] | None,
 ) -> Parts:
     """The use cases over the given adapters."""
@@ -289,7 +296,8 @@ def _assemble(
         clock=clock,
         views=views,
         settings=settings.ingest,
-        structure=structure,
+        structure=structure or NAMES[0],
+        structure_binds=structure_binds and structure is not None,
         parameters=parameters,
         labels=models.labels,
     )

@@ -39,6 +39,7 @@ async def open_memory(
     embeds: bool = True,
     around: Callable[[Embedder], Embedder] | None = None,
     apart: bool = False,
+    structure_binds: bool = False,
 ) -> LocalMemory:
     """
     A memory as the settings say.
@@ -52,6 +53,8 @@ async def open_memory(
         embeds: whether texts are to be embedded. Otherwise no embedding model is loaded or asked for anything.
         around: puts another embedder around the settings' one.
         apart: whether summaries that are made without a remote model are made in another process, since this one answers questions.
+        structure_binds: whether a tree that was made with another structure than the settings' is refused; otherwise it grows on as
+            it was made.
 
     Raises:
         SettingError: a model's name is not known, or a package it needs is not installed.
@@ -60,7 +63,14 @@ async def open_memory(
     from memory.local import open_local  # noqa: PLC0415  # brings numpy
 
     if settings.store_is_redis and not temporary and path is None:
-        return await _shared_memory(settings, summaries=summaries and not read_only, embeds=embeds, around=around, apart=apart)
+        return await _shared_memory(
+            settings,
+            summaries=summaries and not read_only,
+            embeds=embeds,
+            around=around,
+            apart=apart,
+            structure_binds=structure_binds,
+        )
     if not temporary:
         from streams.indexes import need_redis  # noqa: PLC0415
 
@@ -75,6 +85,7 @@ async def open_memory(
         labels=open_labels(settings),
         settings=settings.memory,
         structure=settings.tree.structure,
+        structure_binds=structure_binds,
         parameters=settings.tree.parameters(),
         summaries=summaries,
         read_only=read_only,
@@ -107,7 +118,13 @@ def open_remote(settings: Settings, *, on_degraded: Callable[[str], None] | None
 
 
 async def _shared_memory(
-    settings: Settings, *, summaries: bool, embeds: bool, around: Callable[[Embedder], Embedder] | None, apart: bool
+    settings: Settings,
+    *,
+    summaries: bool,
+    embeds: bool,
+    around: Callable[[Embedder], Embedder] | None,
+    apart: bool,
+    structure_binds: bool,
 ) -> LocalMemory:
     from memory.local import open_shared  # noqa: PLC0415
     from streams.indexes import open_index  # noqa: PLC0415
@@ -137,6 +154,7 @@ async def _shared_memory(
         index_file=settings.index_file,
         settings=settings.memory,
         structure=settings.tree.structure,
+        structure_binds=structure_binds,
         parameters=settings.tree.parameters(),
         summaries=summaries,
     )

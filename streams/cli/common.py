@@ -184,7 +184,13 @@ class Session:
                     f"there is no store at {file} yet; `banyan ingest` makes one, --store or BANYAN_STORE names another"
                 )
             read_only |= mode in ("search", "index") and not _writable(file)
-        memory = await open_memory(self.settings, summaries=summaries, read_only=read_only, embeds=mode not in ("look", "index"))
+        memory = await open_memory(
+            self.settings,
+            summaries=summaries,
+            read_only=read_only,
+            embeds=mode not in ("look", "index"),
+            structure_binds=self.is_set("structure"),
+        )
         try:
             yield memory
         except TreeNotFoundError as error:
