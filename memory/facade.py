@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from memory.errors import EmbedderError, RecordError, TransientError
+from memory.errors import ClosedError, EmbedderError, RecordError, TransientError
 from memory.model import ROOT, EventId, NodeId, TreeId, TreeInfo
 from memory.ports.clock import Clock
 from memory.ports.embedder import Embedder
@@ -65,6 +65,7 @@ class LocalMemory:
     A memory that runs in this process; made by `open_local`.
 
     An async context manager: on leaving, the commit in hand is finished, summaries in the making are put back, files are closed.
+    What is asked of it afterwards is refused with `ClosedError`.
 
     Args:
         parts: the use cases, and what they work on.
@@ -87,6 +88,13 @@ class LocalMemory:
         """What it is made of, for services that are built on it."""
         return self._parts
 
+    @property
+    def _open(self) -> Parts:
+        """The same, as long as there is something to be asked."""
+        if self._closed:
+            raise ClosedError("this memory was closed; open it again with open_local")
+        return self._parts
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -104,7 +112,12 @@ class LocalMemory:
         Args:
             records: turns and documents, or objects as in a JSON file; one that is no record is answered as rejected.
             tree: for objects that name none.
+
+        Raises:
+            TypeError: one record instead of several.
         """
+        if isinstance(records, Mapping | str | bytes):
+            raise TypeError("ingest takes several records; put a single one into a list: ingest([record])")
         parsed: list[Record] = []
         order: list[EventResult | None] = []
         for record in records:
@@ -142,7 +155,7 @@ class LocalMemory:
             stop: when set, the batch in hand is finished and the rest is left.
         """
         return await stream(
-            self._parts.ingest, records, batch_items=self._settings.ingest.batch_items, on_batch=self._after(on_batch), stop=stop
+            self._open.ingest, records, batch_items=self._settings.ingest.batch_items, on_batch=self._after(on_batch), stop=stop
         )
 
     async def feedback(self, feedback: Iterable[Feedback | Mapping[str, Any]], *, tree: str | None = None) -> list[EventResult]:
@@ -164,16 +177,16 @@ class LocalMemory:
             given: Any = msgspec.structs.asdict(each) if isinstance(each, Feedback) else each
             try:
                 if isinstance(given, Mapping) and given.get("at") is None:
-                    given = {**given, "at": self._parts.clock.now()}
+                    given = {**given, "at": self._open.clock.now()}
                 one = parse_feedback(given, tree=None if isinstance(each, Feedback) else tree)
                 parsed.setdefault(TreeId(one.tree), []).append((place, one))
                 results.append(None)
             except RecordError as error:
                 results.append(rejected(given, tree, str(error)))
         for name in parsed:
-            await self._parts.weighing.require(name)
+            await self._open.weighing.require(name)
         for name, some in parsed.items():
-            taken = await self._parts.weighing.take(name, [one for _, one in some])
+            taken = await self._open.weighing.take(name, [one for _, one in some])
             for (place, _), result in zip(some, taken, strict=True):
                 results[place] = result
         return [result for result in results if result is not None]
@@ -197,13 +210,16 @@ class LocalMemory:
 
         Raises:
             ValueError: nothing is named.
+            TypeError: one id instead of several.
             TreeNotFoundError: no such tree.
             ContentionError: refused too often because others write; call again.
             StoreBusyError: all is forgotten, but its files cannot be cleaned while somebody reads an earlier state; call again.
         """
         if not events and conversation is None and before is None:
             raise ValueError("nothing is named that could be forgotten: give events, a conversation or a time")
-        name, forgetting = tree_id(tree), self._parts.forgetting
+        if isinstance(events, str):
+            raise TypeError(f"events takes several ids; put a single one into a list: events=[{events!r}]")
+        name, forgetting = tree_id(tree), self._open.forgetting
         chosen = dict.fromkeys(map(EventId, events))
         if conversation is not None:
             chosen |= dict.fromkeys(await forgetting.of_conversation(name, conversation))
@@ -254,7 +270,7 @@ class LocalMemory:
             QueryError: k, strategy or query out of bounds.
             TreeNotFoundError, TreeMismatchError: no such tree, or one of another embedding model.
         """
-        return await self._parts.query.search(
+        return await self._open.query.search(
             tree_id(tree), query, k=k, strategy=strategy, scope=scope or Scope(), group=group, explain=explain
         )
 
@@ -284,41 +300,41 @@ class LocalMemory:
             QueryError: tokens, strategy or query out of bounds, or a filter is asked for where there is none.
             TreeNotFoundError, TreeMismatchError: no such tree, or one of another embedding model.
         """
-        return await self._parts.query.context(
+        return await self._open.query.context(
             tree_id(tree), query, tokens=tokens, strategy=strategy, scope=scope or Scope(), context_filter=context_filter
         )
 
     async def speakers(self, tree: str) -> list[Speaker]:
         """Who speaks in a tree, those with most turns first."""
-        return await self._parts.profiles.speakers(tree_id(tree))
+        return await self._open.profiles.speakers(tree_id(tree))
 
     async def profile(self, tree: str, speaker: str, *, facts: int = 20) -> Profile | None:
         """Who a speaker is by what they said; None when nobody of that name speaks in the tree."""
-        return await self._parts.profiles.profile(tree_id(tree), speaker, facts=facts)
+        return await self._open.profiles.profile(tree_id(tree), speaker, facts=facts)
 
     async def tree(self, tree: str, *, depth: int | None = None, children: int = 20, node: str | None = None) -> TreeNode:
         """The tree, or what is below a node, to be drawn: at most `children` a node, those with most leaves first."""
-        return await self._parts.inspect.draw(tree_id(tree), depth=depth, children=children, node=NodeId(node) if node else ROOT)
+        return await self._open.inspect.draw(tree_id(tree), depth=depth, children=children, node=NodeId(node) if node else ROOT)
 
     async def trees(self) -> list[TreeInfo]:
         """All trees, by name."""
-        return await self._parts.store.trees()
+        return await self._open.store.trees()
 
     async def stats(self, tree: str) -> TreeReport:
         """Counts, shape and cost of a tree."""
-        return await self._parts.inspect.stats(tree_id(tree))
+        return await self._open.inspect.stats(tree_id(tree))
 
     async def check(self, tree: str) -> CheckReport:
         """Every invariant, and the serial replay of the change log."""
-        return await self._parts.inspect.check(tree_id(tree))
+        return await self._open.inspect.check(tree_id(tree))
 
     async def route(self, tree: str, text: str) -> tuple[Decision, ...]:
         """How a text would be placed in the tree now, a decision a level."""
-        return await self._parts.inspect.route(tree_id(tree), text)
+        return await self._open.inspect.route(tree_id(tree), text)
 
     def export(self, tree: str) -> AsyncIterator[bytes]:
         """The tree as lines of JSON."""
-        return self._parts.transfer.export(tree_id(tree))
+        return self._open.transfer.export(tree_id(tree))
 
     async def import_(self, lines: AsyncIterator[bytes] | Iterable[bytes], *, tree: str | None = None) -> TreeInfo:
         """
@@ -327,15 +343,15 @@ class LocalMemory:
         One that was interrupted goes on as long as nobody wrote to the half of it that is there. This process's summaries wait
         meanwhile; a process that may repeat an import is best opened without them, and starts them afterwards.
         """
-        summarizing = self._parts.pool.running
-        await self._parts.pool.stop()
+        summarizing = self._open.pool.running
+        await self._open.pool.stop()
         try:
-            info = await self._parts.transfer.import_(lines, tree=tree, model=self._parts.embedder.model)
-            await requeue_dirty(self._parts.store, self._parts.jobs, [info.id])
-            await self._parts.forgetting.finish(info.id)
+            info = await self._open.transfer.import_(lines, tree=tree, model=self._open.embedder.model)
+            await requeue_dirty(self._open.store, self._open.jobs, [info.id])
+            await self._open.forgetting.finish(info.id)
         finally:
             if summarizing:
-                self._parts.pool.start()
+                self._open.pool.start()
         return info
 
     # ---------------------------------------------------------------------------------------------------------- summaries
@@ -347,13 +363,13 @@ class LocalMemory:
 
     async def start_summaries(self) -> None:
         """Start the pool, with what an earlier process left behind."""
-        trees = await self._parts.store.trees()
-        await requeue_dirty(self._parts.store, self._parts.jobs, [info.id for info in trees])
+        trees = await self._open.store.trees()
+        await requeue_dirty(self._open.store, self._open.jobs, [info.id for info in trees])
         for info in trees:
             if info.redacted < info.floor:
                 with suppress(TransientError):  # it is done with what is forgotten next
-                    await self._parts.forgetting.finish(info.id)
-        self._parts.pool.start()
+                    await self._open.forgetting.finish(info.id)
+        self._open.pool.start()
 
     async def fresh(
         self,
@@ -375,7 +391,7 @@ class LocalMemory:
         Returns:
             False when the time was over or nodes were given up.
         """
-        return await self._parts.freshness.wait(
+        return await self._open.freshness.wait(
             tree_id(tree) if tree is not None else None,
             progress=progress,
             seconds=timeout.total_seconds() if timeout is not None else None,

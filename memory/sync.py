@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +28,24 @@ from memory.service.query import Context
 T = TypeVar("T")
 
 
+_END_WAIT_S = 1.0
+"""For the tasks of a memory that nobody closed, at the interpreter's end."""
+
+
+def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    """End a loop whose owner is gone, or the process with it: what still runs there would be complained about."""
+
+    def cancel() -> None:
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        asyncio.gather(*tasks, return_exceptions=True).add_done_callback(lambda _: loop.stop())
+
+    loop.call_soon_threadsafe(cancel)
+    if threading.current_thread() is not thread:
+        thread.join(_END_WAIT_S)
+
+
 class _LoopThread:
     """An event loop in a daemon thread."""
 
@@ -36,6 +55,7 @@ class _LoopThread:
         self._thread.start()
         self._stopped = False
         self._gate = threading.Lock()
+        self._unclosed = weakref.finalize(self, _end, self._loop, self._thread)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """
@@ -59,6 +79,7 @@ class _LoopThread:
         """End the loop and its thread."""
         with self._gate:
             self._stopped = True
+        self._unclosed.detach()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

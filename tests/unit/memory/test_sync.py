@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -37,3 +41,22 @@ def test_a_call_after_closing_says_so(call: Callable[[LocalMemorySync], object])
     with pytest.raises(ClosedError, match="open it again"):
         call(memory)
     memory.close()
+
+
+def test_a_memory_that_nobody_closed_ends_with_its_process_in_silence() -> None:
+    script = """
+from memory import open_local_sync
+from memory.adapters.embedded.hashing import HashingEmbedder
+memory = open_local_sync(PATH, embedder=HashingEmbedder())
+memory.ingest([{"tree": "t", "id": "a", "text": "Ana moved to Porto."}])
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        ran = subprocess.run(
+            [sys.executable, "-c", script.replace("PATH", repr(folder))],
+            cwd=Path(__file__).parents[3],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=180,
+        )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
