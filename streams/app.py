@@ -21,6 +21,7 @@ FETCH_WAIT_MAX = 25  # milliseconds
 """How long the broker may keep a request for records that has found none. The client asks each broker one thing at a time: while it
 waits for a topic that is silent, what it has read ahead of the others runs out, and nothing is asked for until the answer. Faust's
 1,500 ms made every record of a busy topic that late beside a silent one (decision 0023)."""
+REQUEST_TIMEOUT = 90.0  # seconds
 HEARTBEATS_PER_SESSION = 3.3
 HEARTBEAT_MAX = 3.0  # seconds
 """Longest pause between two, however long the session: a member learns that the group is shared anew from the answer to one, and
@@ -78,6 +79,8 @@ def make_app(role: Role, runtime: Runtime[Any]) -> Any:
         broker_credentials=faust_credentials(kafka),
         broker_session_timeout=session,
         broker_heartbeat_interval=heartbeat_interval(session),
+        # Faust refuses a session that is longer than a request may take.
+        broker_request_timeout=max(REQUEST_TIMEOUT, session),
         broker_max_poll_interval=MAX_POLL_INTERVAL,
         consumer_auto_offset_reset="earliest",
         stream_wait_empty=False,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from streams.app import FETCH_WAIT_MAX, Role, _noting, _seeking_all, heartbeat_interval, make_app, make_runtime
-from streams.settings import Settings
+from streams.settings import Settings, load
 
 Partition = tuple[str, int]
 
@@ -72,6 +72,13 @@ def test_what_faust_is_given_is_noted_before_any_agent_sees_it() -> None:
 def test_a_long_session_does_not_make_a_rebalance_long() -> None:
     assert heartbeat_interval(3.0) < 1.0, "several in a session"
     assert heartbeat_interval(300.0) == 3.0
+
+
+async def test_the_longest_session_that_settings_take_is_one_that_faust_takes() -> None:
+    settings = load({"BANYAN_KAFKA_SESSION_TIMEOUT": "300s"}).settings
+    app = make_app(Role.INGEST, make_runtime(Role.INGEST, settings))
+    client = app.consumer._thread._create_worker_consumer(app.transport)
+    assert client._session_timeout_ms == 300_000
 
 
 async def test_a_silent_topic_does_not_keep_the_records_of_others_waiting() -> None:
