@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ import pytest
 from memory import open_local
 from memory.adapters.embedded.extractive import ExtractiveSummarizer
 from memory.adapters.embedded.hashing import HashingEmbedder
-from memory.errors import StoreDamagedError, StoreUnavailableError
+from memory.errors import ClosedError, StoreDamagedError
+from memory.local import INDEX_FILE
 from memory.records import Turn
 from memory.results import EventStatus
 from memory.settings import MemorySettings, RetrievalSettings
@@ -47,7 +50,7 @@ async def test_one_part_that_cannot_be_closed_keeps_no_other_open() -> None:
     with pytest.raises(ZeroDivisionError):
         await memory.close()
     assert embedder.closed == 1
-    with pytest.raises(StoreUnavailableError, match="closed"):
+    with pytest.raises(ClosedError, match="open it again"):
         await memory.trees()
     assert not folder.exists()
     await memory.close()
@@ -66,6 +69,18 @@ async def test_what_cannot_be_opened_closes_the_embedder_it_made_and_not_a_given
     with pytest.raises(StoreDamagedError):
         await open_local(path, embedder=given)
     assert (made.closed, given.closed) == (1, 0)
+
+
+async def test_one_record_is_no_list_of_records() -> None:
+    async with await open_local(embedder=HashingEmbedder()) as memory:
+        record = {"tree": "t", "id": "a", "text": "Ana moved to Porto."}
+        with pytest.raises(TypeError, match="into a list"):
+            await memory.ingest(record)  # type: ignore[arg-type]  # what people try
+        await memory.ingest([record])
+        # Taken as a sequence of ids it would forget "a" here, and for ever refuse "i" and "d" elsewhere.
+        with pytest.raises(TypeError, match="into a list"):
+            await memory.forget("t", events="a")
+        assert (await memory.stats("t")).leaves == 1
 
 
 async def test_the_index_is_followed_behind_and_forgotten_tree_by_tree() -> None:
@@ -105,3 +120,17 @@ async def test_feedback_is_told_of_one_by_one(tmp_path: Path) -> None:
         results = await memory.feedback(given, tree="me")
         assert [each.status.value for each in results] == ["accepted", "duplicate", "rejected", "rejected"]
         assert results[2].reason == "verdict: is 'maybe', there is approval and rebuttal"
+
+
+async def test_an_index_whose_rows_are_damaged_is_made_anew_before_it_answers(tmp_path: Path) -> None:
+    async with await open_local(tmp_path, embedder=HashingEmbedder()) as memory:
+        await memory.ingest([{"tree": "t", "id": "a", "text": "Ana moved to Porto."}])
+        await memory.search("t", "Porto")
+    with closing(sqlite3.connect(tmp_path / INDEX_FILE)) as file:
+        # Only what a segment holds: the file itself stays one that SQLite reads, and says what it covers.
+        file.execute("UPDATE segments SET data = zeroblob(length(data))")
+        file.commit()
+    async with await open_local(tmp_path, embedder=HashingEmbedder()) as memory:
+        answer = await memory.search("t", "Porto")
+        assert [hit.event_id for hit in answer.hits] == ["a"]
+        assert answer.seq == (await memory.stats("t")).seq
