@@ -19,6 +19,8 @@ LEAVES: Final = Scope(kinds=frozenset({NodeKind.LEAF}))
 CANDIDATES: Final = 50
 """Of either kind, as many as `hybrid` takes (decision 0003)."""
 DENSE_WEIGHT: Final = 0.4
+AMONG: Final = 1_000
+"""Summaries of all granularities that the units of one are looked for among at first; among more where there are not enough."""
 
 
 async def fused(memory: LocalMemory, tree: str, text: str) -> Sequence[Hit]:
@@ -47,7 +49,7 @@ async def fused(memory: LocalMemory, tree: str, text: str) -> Sequence[Hit]:
 
 async def units_at(memory: LocalMemory, tree: str, text: str, *, depth: int, k: int) -> Sequence[Hit]:
     """
-    The nearest summaries of one depth by cosine, each with an item below it as its source, and without a path.
+    The nearest k summaries of one depth by cosine, each with an item below it as its source, and without a path.
 
     They are looked for in the index, since a search leaves out what another node of the same path says too, and the summary of a
     single turn often says what its session says.
@@ -57,16 +59,21 @@ async def units_at(memory: LocalMemory, tree: str, text: str, *, depth: int, k: 
         tree: of it.
         text: the question.
         depth: counted from the root, whose children have 1.
-        k: summaries of all depths that are looked among.
+        k: summaries wanted, however many of other depths are nearer.
     """
     parts, name = memory.parts, tree_id(tree)
     vector = await parts.query.embed(text)
     await parts.indexing.catch_up(name)
-    query = IndexQuery(vector=vector, terms="", dense_k=k, lexical_k=0, scope=Scope(kinds=frozenset({NodeKind.SUMMARY})))
-    found = Candidates.of((await parts.index.search(name, query)).found)
-    nearest = sorted(zip((-found.dense).tolist(), found.nodes, strict=True))
-    nodes = await parts.store.nodes(name, [each for _, each in nearest])
-    chosen = [(-negated, nodes[each]) for negated, each in nearest if each in nodes and nodes[each].depth == depth]
+    among = AMONG
+    while True:
+        query = IndexQuery(vector=vector, terms="", dense_k=among, lexical_k=0, scope=Scope(kinds=frozenset({NodeKind.SUMMARY})))
+        found = Candidates.of((await parts.index.search(name, query)).found)
+        nearest = sorted(zip((-found.dense).tolist(), found.nodes, strict=True))
+        nodes = await parts.store.nodes(name, [each for _, each in nearest])
+        chosen = [(-negated, nodes[each]) for negated, each in nearest if each in nodes and nodes[each].depth == depth][:k]
+        if len(chosen) == k or len(nearest) < among:
+            break
+        among *= 4
     below = await parts.store.events_below(name, [node.id for _, node in chosen], limit=1)
     return [
         Hit(

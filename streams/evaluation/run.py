@@ -15,7 +15,6 @@ from memory.model import NodeKind, Vector
 from memory.results import Hit, TreeNode
 from memory.retrieval.text import embedded_text
 from memory.service.chunking import items
-from memory.settings import RetrievalSettings
 from streams.evaluation import metrics
 from streams.evaluation.baselines import LEAVES, fused, units_at
 from streams.evaluation.choices import GRANULARITIES, STRATEGIES
@@ -30,8 +29,6 @@ ARTICLES_K: Final = 3 * metrics.DEPTH
 
 UNITS_K: Final = 100
 """Hits of any kind asked for, so that ten distinct sessions are among them."""
-GRANULARITIES_K: Final = RetrievalSettings().k_max
-"""Units of all granularities asked for, of which those of one are kept."""
 _CHILDREN_MAX: Final = 1_000
 _BATCH: Final = 32
 
@@ -317,7 +314,7 @@ class _Granularity(_Asker):
 
     async def ranked(self, tree: str, text: str) -> Sequence[Hit]:
         """See `_Asker.ranked`."""
-        return await units_at(self._memory, tree, text, depth=GRANULARITIES[self._strategy], k=GRANULARITIES_K)
+        return await units_at(self._memory, tree, text, depth=GRANULARITIES[self._strategy], k=metrics.DEPTH)
 
     async def judged(self, case: Case, hits: Sequence[Hit], pure: Mapping[str, str]) -> Asked:  # noqa: ARG002
         """See `_Asker.judged`."""

@@ -13,7 +13,7 @@ from memory.local import LocalMemory
 from memory.model import NodeKind, TreeId
 from memory.ports.index import IndexQuery
 from memory.records import Turn
-from streams.evaluation import run
+from streams.evaluation import baselines, run
 from streams.evaluation.baselines import LEAVES
 from streams.evaluation.dataset import Case, Dataset, Place
 from streams.evaluation.timing import TimedEmbedder
@@ -140,12 +140,15 @@ async def test_a_summary_counts_as_the_session_that_all_below_it_was_said_in(tmp
 
 async def test_units_of_one_granularity_are_known_however_wide_the_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_CHILDREN_MAX", 1)
+    monkeypatch.setattr(baselines, "AMONG", 1)
     memory, embedder, _ = await run.open_memory(Settings(embedder="hashing", tree=TreeSettings(structure="memgas")), tmp_path)
     async with memory:
         turns = [(word, word, f"{word} and {word}") for word in ("violin", "harbour", "meadow", "kettle")]
         for _, word, _ in turns:
             data = dataset(turns, text=word, sought=word)
-            assert (await measured((memory, embedder), data, "session-units")).session["recall@3"] == 1, word
+            for strategy in ("session-units", "summary-units", "keyword-units"):
+                found = (await measured((memory, embedder), data, strategy)).session
+                assert found["recall@3"] == 1, f"{word} by {strategy}: nearer units of others crowd none out"
 
 
 async def measured_pure(memory: LocalMemory, embedder: TimedEmbedder, data: Dataset) -> dict[str, str]:
