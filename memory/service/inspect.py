@@ -185,7 +185,7 @@ class Inspect:
                 )
                 break
             for entry in entries:
-                broken = _unreplayable(view, entry)
+                broken = _missing(view, entry) or _unreplayable(view, entry)
                 if broken is not None:
                     violations = [*invariants.check(stored), *violations, broken]
                     return _report(info.id, seq, stored, replayed, violations, unverifiable)
@@ -233,6 +233,14 @@ def _report(
         violations=tuple(violations[:VIOLATIONS_MAX]),
         unverifiable=unverifiable,
     )
+
+
+def _missing(view: View, entry: LogEntry) -> Violation | None:
+    """Commits that the log does not have although it goes on after them."""
+    if entry.seq == view.seq + 1:
+        return None
+    gone = f"commit {view.seq + 1}" if entry.seq == view.seq + 2 else f"commits {view.seq + 1} to {entry.seq - 1}"
+    return Violation(invariant="log-shape", node=None, detail=f"the change log goes on with {entry.seq} and lacks {gone}")
 
 
 def _unreplayable(view: View, entry: LogEntry) -> Violation | None:

@@ -56,15 +56,21 @@ class Output:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
-    def show(self, renderable: RenderableType = "") -> None:
-        """A result for people; nothing when JSON was asked for. A string may carry rich's markup."""
+    def show(self, renderable: RenderableType = "", *, whole_lines: bool = False) -> None:
+        """
+        A result for people; nothing when JSON was asked for.
+
+        Args:
+            renderable: a string may carry rich's markup.
+            whole_lines: break no line, however long, so that it can be searched and cut by other programs.
+        """
         if self.as_json:
             return
         if self.out.is_terminal:
-            self.out.print(renderable)
+            self.out.print(renderable, soft_wrap=whole_lines)
             return
         with self.out.capture() as captured:
-            self.out.print(renderable)
+            self.out.print(renderable, soft_wrap=whole_lines)
         # Cells are filled up with blanks, which only a terminal wants.
         self.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()).encode("utf-8", "replace"))
 

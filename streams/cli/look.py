@@ -24,6 +24,10 @@ _GUIDE = 4
 """Columns that a level of the drawing takes."""
 _TEXT_MIN = 24
 _VIOLATIONS_SHOWN = 50
+_WHAT_TO_DO = (
+    "  What to do: put a copy of the store from before in its place, or import an export under another name (`banyan import FILE "
+    "--tree NAME`), or ingest the records into a tree of another name."
+)
 
 
 @click.command(
@@ -126,9 +130,10 @@ async def check(tree_name: str, session: Session) -> int:
         return Exit.OK
     session.output.show(f"[red]✘[/red] {tree_name} has {counted(len(report.violations), 'violation')}: {looked}")
     for each in report.violations[:_VIOLATIONS_SHOWN]:
-        session.output.show(_line(f"  {each.invariant}  {each.node or ''}  {one_line(each.detail)}"))
+        session.output.show(_line(f"  {each.invariant}  {each.node or tree_name}  {one_line(each.detail)}"), whole_lines=True)
     if len(report.violations) > _VIOLATIONS_SHOWN:
         session.output.show(f"  … and {len(report.violations) - _VIOLATIONS_SHOWN:,} more (--json shows all)")
+    session.output.show(_line(_WHAT_TO_DO, "dim"))
     return Exit.FOUND
 
 

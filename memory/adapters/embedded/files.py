@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
+
 from memory.errors import BanyanError, StoreBusyError, StoreDamagedError, StoreUnavailableError
 
 RETRY_SECONDS = 0.02
@@ -20,7 +22,10 @@ ERRORS: dict[int, tuple[type[BanyanError], str]] = {
     sqlite3.SQLITE_READONLY: (StoreUnavailableError, READ_ONLY),
     sqlite3.SQLITE_PERM: (StoreUnavailableError, READ_ONLY),
     sqlite3.SQLITE_CANTOPEN: (StoreUnavailableError, "{path} cannot be opened or made: check the folder and its permissions"),
-    sqlite3.SQLITE_IOERR: (StoreUnavailableError, "the disk refused an operation on {path}"),
+    sqlite3.SQLITE_IOERR: (
+        StoreUnavailableError,
+        "the disk refused an operation on {path}; is it full, or is there a limit on files?",
+    ),
     sqlite3.SQLITE_IOERR_SHORT_READ: (StoreDamagedError, "{path} is cut short; restore it from a copy or import it again"),
     sqlite3.SQLITE_NOMEM: (StoreUnavailableError, "out of memory while working on {path}"),
     sqlite3.SQLITE_TOOBIG: (StoreUnavailableError, "a value is too large to be kept in {path}"),
@@ -44,13 +49,17 @@ def translate(error: sqlite3.Error, path: Path) -> BanyanError:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Raise SQLite's errors as the domain's."""
+    """Raise SQLite's errors as the domain's, and those of rows that are not as they were written."""
     try:
         yield
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR and "no such" not in str(error):
             raise  # a statement that SQLite does not understand: the file is not to blame
         raise translate(error, path) from error
+    except msgspec.DecodeError as error:
+        raise StoreDamagedError(
+            f"{path} holds a row that cannot be read; restore it from a copy or import it again ({error})"
+        ) from error
 
 
 def connect(path: Path, *, busy_wait: timedelta, mode: str = "rwc") -> sqlite3.Connection:

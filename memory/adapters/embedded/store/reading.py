@@ -107,16 +107,22 @@ def node(values: Sequence[Any], leaves: int) -> Node:
     """
     _, name, parent, kind, depth, at, version, routing, descendants, pending, cohesion, provisional, text, item, *rest = values
     attributes, vector = rest
+    try:
+        kind, vector = KINDS[kind], None if vector is None else decode_vector(vector)
+    except (IndexError, ValueError) as error:
+        raise StoreDamagedError(
+            f"node {name!r}: its kind or vector cannot be read; restore the store from a copy or import it again"
+        ) from error
     return Node(
         id=NodeId(name),
         parent=parent,
-        kind=KINDS[kind],
+        kind=kind,
         depth=depth,
         mark=Mark(at),
         version=version,
         routing=routing,
         text=text or "",
-        vector=None if vector is None else decode_vector(vector),
+        vector=vector,
         cohesion=cohesion,
         descendants=descendants if parent is not None else leaves,
         pending=pending,
@@ -270,7 +276,9 @@ def _all_vectors(connection: sqlite3.Connection, tree: TreeId, number: int, coun
     while row < count:
         packed, found, after = connection.execute(VECTORS, (after, last, VECTORS_PAGE)).fetchone()
         if not found or row + found > count or len(packed) != found * dimension * STORED.itemsize:
-            raise StoreDamagedError(f"tree {tree}: nodes and vectors do not match")
+            raise StoreDamagedError(
+                f"tree {tree!r}: nodes and vectors do not match; restore the store from a copy or import the tree again"
+            )
         vectors[row : row + found] = np.frombuffer(packed, STORED).reshape(found, dimension)
         row += found
     return vectors
@@ -302,7 +310,10 @@ def _fill(connection: sqlite3.Connection, tree: TreeId, stored: dict[int, bytes]
     info = tree_info(connection, tree)
     missing = [key for key in wanted if key not in stored]
     if missing and not info.floor:
-        raise StoreDamagedError(f"tree {tree}: {len(missing)} leaves that its change log makes are not there")
+        raise StoreDamagedError(
+            f"tree {tree!r}: vectors of leaves that its change log makes are not there ({len(missing):,} of {len(wanted):,}); "
+            "restore the store from a copy or import the tree again"
+        )
     zeros = bytes(info.model.dimension * STORED.itemsize)
     stored.update(dict.fromkeys(missing, zeros))
 
