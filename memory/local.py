@@ -302,7 +302,7 @@ def _assemble(
         labels=models.labels,
     )
     profiles = Profiles(store=store, keywords=ExtractiveKeywords(), statements=ExtractiveStatements())
-    forgetting = Forgetting(store=store, jobs=jobs, clock=clock, views=views, index=index, indexing=indexing)
+    forgetting = Forgetting(store=store, jobs=jobs, clock=clock, views=views, indexing=indexing)
 
     def let_go(tree: TreeId, nodes: Sequence[NodeId]) -> None:
         ingest.forget(tree, nodes)

@@ -203,9 +203,7 @@ async def open_ingesting(
                 if index is not None:
                     parts_open.push_async_callback(index.close)
                 indexing = None if index is None else Indexing(store=backend.store, index=index)
-                forgetting = Forgetting(
-                    store=backend.store, jobs=job_topic, clock=clock, views=views, index=index, indexing=indexing
-                )
+                forgetting = Forgetting(store=backend.store, jobs=job_topic, clock=clock, views=views, indexing=indexing)
                 forgetting.on_forgotten(ingest.forget)
             return forgetting
 

@@ -18,14 +18,12 @@ from memory.changes import NOTE, ChangeSet, Rewrite, removed
 from memory.errors import ContentionError
 from memory.model import MARK_BITS, EventId, Item, NodeId, TreeId
 from memory.ports.clock import Clock
-from memory.ports.index import NodeIndex
 from memory.ports.jobs import SummaryJobs
 from memory.ports.store import Applied, Receipt, Seen, TreeStore
 from memory.results import ForgetReport
 from memory.service.finishing import finished
 from memory.service.indexing import Indexing
 from memory.service.known import KnownStructures
-from memory.service.reindexing import aside_of
 from memory.service.remnants import PlannedRemoval, Remnants
 from memory.service.views import Views
 
@@ -59,7 +57,7 @@ class Forgetting:
     Args:
         store, jobs, clock: the ports.
         views: of this process.
-        index, indexing: the index that questions to this process are answered from; None where it answers none, and whoever does
+        indexing: of the index that questions to this process are answered from; None where it answers none, and whoever does
             follows the change log.
     """
 
@@ -70,14 +68,12 @@ class Forgetting:
         jobs: SummaryJobs,
         clock: Clock,
         views: Views,
-        index: NodeIndex | None = None,
         indexing: Indexing | None = None,
     ) -> None:
         self._store = store
         self._jobs = jobs
         self._clock = clock
         self._views = views
-        self._index = index
         self._indexing = indexing
         self._structures = KnownStructures(store)
         self._remnants = Remnants(store)
@@ -168,12 +164,9 @@ class Forgetting:
                     # What this commit itself says of those that stay is made of what was left.
                     nodes.update((step.node, entry.seq - 1) for step in entry.steps if isinstance(step, Rewrite))
             after = entries[-1].seq
-        if self._indexing is not None and self._index is not None:
+        if self._indexing is not None:
             await self._indexing.catch_up(tree)
-            if await self._index.covered(aside_of(tree)):
-                # One that is being made anew, or was left half made, goes back to its beginning.
-                await self._index.drop(aside_of(tree))
-            await self._index.expunge(tree)
+            await self._indexing.expunge(tree)
         await self._store.redact(tree, nodes, to=info.floor)
 
     async def _chosen(self, tree: TreeId, fits: Callable[[Item], bool], through: int | None) -> list[EventId]:

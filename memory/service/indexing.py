@@ -16,6 +16,8 @@ from memory.ports.index import IndexEntry, IndexUpdate, NodeIndex
 from memory.ports.store import TreeStore
 from memory.retrieval.text import lexical_text
 
+ASIDE = "~new"
+"""Added to a tree's name while its index is made anew; no tree's name has a tilde."""
 CHANGES_PER_UPDATE = 256
 """Commits that one update of the index takes over: enough to share its fixed cost, few enough to let a query in between."""
 
@@ -98,6 +100,16 @@ class Indexing:
                 await self._look_at_size(tree)
             return covered
 
+    async def expunge(self, tree: TreeId) -> None:
+        """
+        Have what is gone from a tree leave the disk too. An index that is being made anew, or was left half made, begins again.
+
+        Raises:
+            StoreBusyError: somebody reads what was there before.
+        """
+        await self._index.drop(aside_of(tree))
+        await self._index.expunge(tree)
+
     def on_outgrown(self, call: Callable[[TreeId], None]) -> None:
         """Have `call` told of each tree that has become too large for how the index keeps it."""
         self._outgrown = call
@@ -138,7 +150,7 @@ class Indexing:
     async def _expunge(self, tree: TreeId) -> None:
         """Have what is gone leave the disk too; whoever forgot it does so again, and is told where it cannot be done."""
         with suppress(StoreBusyError):
-            await self._index.expunge(tree)
+            await self.expunge(tree)
 
     async def catch_up_all(self, trees: Sequence[TreeId]) -> bool:
         """
@@ -237,6 +249,11 @@ class Indexing:
                         pass
         nodes = await self._store.nodes(tree, list(touched | gone), vectors=True)
         return [index_entry(node) for node in nodes.values()], [node for node in gone if node not in nodes]
+
+
+def aside_of(tree: TreeId) -> TreeId:
+    """Under which name a tree's index is made anew."""
+    return TreeId(tree + ASIDE)
 
 
 def _made(entries: Iterable[LogEntry]) -> list[IndexEntry]:

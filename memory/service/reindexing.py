@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,10 +15,9 @@ from memory.model import NodeId, TreeId, Vector
 from memory.ports.index import Candidate, IndexAnswer, IndexEntry, IndexQuery, NodeIndex
 from memory.ports.store import TreeStore
 from memory.retrieval.text import plain, terms
-from memory.service.indexing import Indexing, index_entry
+from memory.service.indexing import Indexing, aside_of, index_entry
 
-ASIDE = "~new"
-"""Added to a tree's name while its index is made anew; no tree's name has a tilde."""
+BEGINNINGS = 1 << 48
 COMMITS_PER_STEP = 256
 TURN = 60.0
 """Seconds that a process which makes an index anew may be silent before another takes it over."""
@@ -229,13 +229,26 @@ class Outgrown:
 
 
 class _Aside(NodeIndex):
-    """An index whose trees go under another name."""
+    """
+    An index whose trees go under another name.
+
+    Each begins at a commit of its own, below 0, which is written before anything is read that goes into it. When something is
+    forgotten it is dropped (`Indexing`, `Forgetting`), and what was read before that is refused afterwards. From 0 on it would be
+    taken, and a process that is killed then would leave on disk what all others believe to be gone.
+    """
 
     def __init__(self, index: NodeIndex) -> None:
         self._index = index
+        self._begun: dict[TreeId, int] = {}
 
     async def covered(self, tree: TreeId) -> int:
-        return await self._index.covered(aside_of(tree))
+        aside = aside_of(tree)
+        if not await self._index.covered(aside):
+            await self._index.update(aside, after=0, seq=-1 - secrets.randbelow(BEGINNINGS), upserts=())
+        found = await self._index.covered(aside)
+        if found < 0:
+            self._begun[tree] = found
+        return max(found, 0)
 
     async def update(
         self,
@@ -247,7 +260,8 @@ class _Aside(NodeIndex):
         removes: Sequence[NodeId] = (),
         stamp: str = "",
     ) -> bool:
-        return await self._index.update(aside_of(tree), after=after, seq=seq, upserts=upserts, removes=removes, stamp=stamp)
+        stands = after or self._begun.get(tree, 0)
+        return await self._index.update(aside_of(tree), after=stands, seq=seq, upserts=upserts, removes=removes, stamp=stamp)
 
     async def stamp(self, tree: TreeId) -> str:
         return await self._index.stamp(aside_of(tree))
@@ -275,8 +289,3 @@ class _Aside(NodeIndex):
 
     async def close(self) -> None:
         """It is another's to close."""
-
-
-def aside_of(tree: TreeId) -> TreeId:
-    """Under which name a tree's index is made anew."""
-    return TreeId(tree + ASIDE)

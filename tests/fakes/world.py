@@ -122,9 +122,7 @@ class World:
         self.inspect = Inspect(store=self.store, embedder=self.embedder, views=self.views, claims=self.claims)
         self.transfer = Transfer(store=self.store)
         self.weighing = Weighing(store=self.store, clock=self.clock)
-        self.forgetting = Forgetting(
-            store=self.store, jobs=self.jobs, clock=self.clock, views=self.views, index=self.index, indexing=self.indexing
-        )
+        self.forgetting = Forgetting(store=self.store, jobs=self.jobs, clock=self.clock, views=self.views, indexing=self.indexing)
 
     async def forget(self, *events: str, tree: TreeId = TREE) -> ForgetReport:
         """Forget events."""

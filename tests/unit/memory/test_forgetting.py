@@ -19,6 +19,8 @@ from memory.adapters.embedded.hashing import HashingEmbedder
 from memory.errors import StoreBusyError, TreeNotFoundError
 from memory.model import EventId, NodeId, NodeKind, TreeId
 from memory.results import EventStatus
+from memory.service.indexing import ASIDE
+from memory.service.reindexing import Reindexing
 from memory.structures import registry
 
 SECRET = "Zanzibar"
@@ -310,6 +312,31 @@ async def test_what_a_process_left_behind_is_finished_by_the_next(
         [info] = await memory.trees()
         assert info.redacted == info.floor
         assert found_in(tmp_path, SECRET.encode()) == {}
+
+
+async def test_an_index_that_was_being_made_anew_keeps_nothing_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever made it had read the words, wrote them when they were forgotten, and ended."""
+    async with await opened(tmp_path) as memory:
+        await memory.ingest(turns(range(40)))
+        await memory.fresh("t")
+        await memory.search("t", SECRET)
+        index = memory.parts.index
+        update = index.update
+
+        async def late(tree: TreeId, **given: Any) -> bool:
+            if tree.endswith(ASIDE) and given["upserts"]:
+                await memory.forget("t", events=ids(SECRETS))
+                await update(tree, **given)
+                raise CutError
+            return await update(tree, **given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(index, "update", late)
+            with pytest.raises(CutError):
+                await Reindexing(store=memory.parts.store, index=index).rebuild(TreeId("t"))
+        assert found_in(tmp_path, SECRET.encode()) == {}
+        await Reindexing(store=memory.parts.store, index=index).rebuild(TreeId("t"))
+        assert (await memory.search("t", "topic1")).hits
 
 
 async def test_the_same_call_finishes_what_it_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from memory.changes import LogEntry
 from memory.errors import StoreBusyError, TreeNotFoundError
-from memory.model import NodeId, TreeId
+from memory.model import EventId, NodeId, TreeId
 from memory.ports.index import IndexQuery
-from memory.service.indexing import Indexing
-from memory.service.reindexing import ASIDE, Outgrown, Reindexing
+from memory.service import indexing
+from memory.service.forgetting import Forgetting
+from memory.service.indexing import ASIDE, Indexing
+from memory.service.reindexing import Outgrown, Reindexing
 from tests.fakes.memory_index import MemoryIndex
 from tests.fakes.world import TREE, World, turns
 
@@ -203,3 +207,48 @@ async def test_while_another_brings_a_tree_level_this_one_waits_for_it(filled: W
     index.seqs[TREE] = seq
     assert await waiting == seq
     assert calls == 0
+
+
+class _CutError(Exception):
+    """The process ended here."""
+
+
+class _Late(Watched):
+    """Before what is made anew gets its entries, which were read by then, something happens; then the process ends."""
+
+    def __init__(self, meanwhile: Callable[[], Awaitable[object]], updates: int) -> None:
+        super().__init__()
+        self._meanwhile = meanwhile
+        self._until = updates
+        self.taken: bool | None = None
+
+    async def update(self, tree: TreeId, **given: Any) -> bool:
+        if tree == NEW and given["upserts"]:
+            self._until -= 1
+            if self._until == 0:
+                await self._meanwhile()
+                self.taken = await super().update(tree, **given)
+                raise _CutError
+        return await super().update(tree, **given)
+
+
+@pytest.mark.parametrize("updates", [1, 2])
+async def test_what_was_read_before_a_forget_is_not_taken_after_it(
+    filled: World, monkeypatch: pytest.MonkeyPatch, updates: int
+) -> None:
+    """Nobody would take it out again: the forget was answered, and who makes the index anew is gone."""
+    monkeypatch.setattr(indexing, "CHANGES_PER_UPDATE", 10)
+
+    async def forget() -> None:
+        level = Indexing(store=filled.store, index=index)
+        forgetting = Forgetting(store=filled.store, jobs=filled.jobs, clock=filled.clock, views=filled.views, indexing=level)
+        await forgetting.forget(TREE, [EventId("e1"), EventId("e2")])
+
+    index = _Late(forget, updates)
+    await Indexing(store=filled.store, index=index).catch_up(TREE)
+    with pytest.raises(_CutError):
+        await Reindexing(store=filled.store, index=index).rebuild(TREE)
+    assert index.taken is False
+    assert await index.size(NEW) == 0
+    assert await Reindexing(store=filled.store, index=index).rebuild(TREE) == (await filled.store.tree(TREE)).seq
+    assert (await Reindexing(store=filled.store, index=index).verify(TREE)).level
