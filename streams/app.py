@@ -72,7 +72,7 @@ def make_app(role: Role, runtime: Runtime[Any]) -> Any:
     kafka = settings.kafka
     session = kafka.session_timeout.total_seconds()
     app = App(
-        f"{kafka.prefix}-{role}",
+        group_of(role, settings),
         broker=[f"kafka://{address.strip()}" for address in settings.broker.split(",")],
         consumer_group_instance_id=f"{kafka.instance}-{role}" if kafka.instance else None,
         broker_client_id=runtime.client,
@@ -99,6 +99,11 @@ def make_app(role: Role, runtime: Runtime[Any]) -> Any:
     else:
         summaries.register(app, runtime)
     return app
+
+
+def group_of(role: Role, settings: Settings) -> str:
+    """The consumer group of all workers of a role."""
+    return f"{settings.kafka.prefix}-{role}"
 
 
 def heartbeat_interval(session: float) -> float:

@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from streams.broker import Broker, open_admin, translated
+from streams.broker import Broker, BrokerUnavailableError, open_admin, translated
 from streams.progress import PartitionLook
 
 if TYPE_CHECKING:
     from aiokafka.admin import AIOKafkaAdminClient
 
 LOOK_LIMIT = 10.0  # seconds
+
+
+async def may_join(admin: AIOKafkaAdminClient, group: str, address: str) -> None:
+    """
+    Make sure that a group is not closed to this user: the client would wait for it for ever, and say nothing.
+
+    Raises:
+        BrokerRefusedError: it is. Whatever else keeps it from being seen may pass.
+    """
+    with suppress(BrokerUnavailableError), translated(address):
+        await admin.find_coordinator(group)
 
 
 class GroupWatch:

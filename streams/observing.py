@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from streams.broker import Broker
+from streams.broker import Broker, BrokerRefusedError
 from streams.group_watch import GroupWatch
 from streams.health import Health, dependency
 from streams.liveness import Watchdog
@@ -146,8 +146,10 @@ class Observer:
             progress.looked(time.monotonic(), looks, member=member)
         except Exception as error:  # noqa: BLE001  # whatever it is, nothing is known, and looking must go on
             progress.unseen()
+            # What is refused does not pass by itself, and nothing else would tell of it.
+            said = isinstance(error, BrokerRefusedError) and self.health.missing.get("kafka") != type(error).__name__
             self.health.missing["kafka"] = type(error).__name__
-            _log.debug("group not seen", error=f"{type(error).__name__}: {error}")
+            (_log.warning if said else _log.debug)("group not seen", error=f"{type(error).__name__}: {error}")
             return
         self.health.missing.pop("kafka", None)
         if self._runtime.draining:

@@ -16,8 +16,9 @@ from typing import Any
 
 import structlog
 
-from streams.app import MAX_POLL_INTERVAL, Role, make_app, make_runtime
+from streams.app import MAX_POLL_INTERVAL, Role, group_of, make_app, make_runtime
 from streams.broker import Broker, BrokerUnavailableError, need_kafka, open_admin, translated
+from streams.group_watch import may_join
 from streams.liveness import EX_TEMPFAIL
 from streams.log_limits import limit_logs
 from streams.observing import Observer
@@ -80,6 +81,7 @@ async def _start(role: Role, runtime: Runtime[Any], observer: Observer) -> None:
             admin = await open_admin(Broker.of(settings))
             try:
                 await require(admin, names, settings.broker)
+                await may_join(admin, group_of(role, settings), settings.broker)
             finally:
                 await admin.close()
             break

@@ -25,6 +25,7 @@ SPREAD_LIMIT = 10.0  # seconds
 _SPREAD_EVERY = 0.1  # seconds
 _EXISTS = 36
 _UNKNOWN = 3
+_NOT_ALLOWED = 29
 
 
 class TopicsMissingError(TransientError):
@@ -207,6 +208,7 @@ async def require(admin: AIOKafkaAdminClient, names: Iterable[str], address: str
 
     Raises:
         TopicsMissingError: names those that are not, and the command that makes them.
+        BrokerRefusedError: this user may not see some of them.
         BrokerUnavailableError: Kafka is away.
     """
     with translated(address):
@@ -214,6 +216,11 @@ async def require(admin: AIOKafkaAdminClient, names: Iterable[str], address: str
     missing = sorted(each["topic"] for each in found if each["error_code"] == _UNKNOWN)
     if missing:
         raise TopicsMissingError(f"Kafka at {address} has no topic {', '.join(missing)}; {TOPICS_MISSING_HINT}")
+    if hidden := sorted(each["topic"] for each in found if each["error_code"] == _NOT_ALLOWED):
+        raise BrokerRefusedError(
+            f"Kafka at {address} does not let this user see {', '.join(hidden)} (TopicAuthorizationFailed): docs/streams.md lists "
+            "the rights that it needs"
+        )
     if failed := [each["topic"] for each in found if each["error_code"]]:
         raise BrokerUnavailableError(f"Kafka at {address} says nothing about {', '.join(failed)} yet")
 
