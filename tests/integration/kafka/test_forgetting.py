@@ -29,6 +29,7 @@ from tests.integration.kafka.workers import (
     events_in,
     looking,
     read,
+    read_again,
     send,
     send_raw,
     turns,
@@ -139,6 +140,17 @@ async def test_before_its_turn_after_it_and_again(installed: Settings, environme
     await until_read(installed, again)
     await until_fresh(installed, TREE)
     await whole(installed, COUNT + 2)
+
+    # All forgets come again, to a worker that knows of none: what was said since the conversation was forgotten stays.
+    await send(installed, [Turn(tree=TREE, id="since", conversation="other", text="the harbour clock goes again")])
+    await until(installed, again, there, "since")
+    again.signal()
+    again.ends()
+    await read_again(installed, f"{installed.kafka.prefix}-ingest", topics(installed.kafka).forgets.name)
+    again = workers("worker", "ingest")
+    await until_read(installed, again)
+    await until_fresh(installed, TREE)
+    await whole(installed, COUNT + 3)
     told = [json.loads(each.value) for each in await read(installed, topics(installed.kafka).commits.name)]
     assert {event for each in told for event in each["forgotten"]} == {"early", "late", "third", "end"}
     assert await read(installed, dead(installed)) == []
@@ -149,10 +161,10 @@ async def test_before_its_turn_after_it_and_again(installed: Settings, environme
     # A store that has lost all knows what was forgotten before it gets the rest back from the same topics.
     shutil.rmtree(store_file(installed).parent)
     looked = banyan(environment, "repair", "--dry-run")
-    assert (looked["missing"], looked["forgotten"]) == (COUNT + 2, 4)
+    assert (looked["missing"], looked["forgotten"]) == (COUNT + 3, 4)
     repaired = banyan(environment, "repair")
-    assert (repaired["put_back"], repaired["forgotten"]) == (COUNT + 2, 4)
-    await whole(installed, COUNT + 2)
+    assert (repaired["put_back"], repaired["forgotten"]) == (COUNT + 3, 4)
+    await whole(installed, COUNT + 3)
 
 
 async def test_dead_letters_of_what_was_forgotten_go_and_are_not_sent_again(

@@ -186,6 +186,18 @@ async def committed(settings: Settings, group: str, topic: str) -> dict[int, int
         await consumer.stop()
 
 
+async def read_again(settings: Settings, group: str, topic: str) -> None:
+    """Have a group of which no worker runs begin a topic anew."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=settings.broker, group_id=group, enable_auto_commit=False)
+    await consumer.start()
+    try:
+        partitions = [TopicPartition(topic, number) for number in await _partitions(consumer, topic)]
+        consumer.assign(partitions)
+        await consumer.commit(dict.fromkeys(partitions, 0))
+    finally:
+        await consumer.stop()
+
+
 async def ends(settings: Settings, topic: str) -> dict[int, int]:
     """The offset after the last message of each partition of a topic."""
     consumer = AIOKafkaConsumer(bootstrap_servers=settings.broker, enable_auto_commit=False)

@@ -9,7 +9,7 @@ from memory.adapters.redis.search import RediSearchNodeIndex, SearchSettings
 from memory.adapters.redis.search.keys import ASIDE, OWN, SearchKeys
 from memory.model import TreeId
 from memory.retrieval.text import terms
-from memory.service import reindexing
+from memory.service import indexing
 from tests.fakes.index_entries import TREE, leaf
 from tests.fakes.search_server import FakeSearchServer
 
@@ -79,4 +79,4 @@ async def test_what_was_being_made_anew_goes_with_its_tree() -> None:
 
 
 def test_it_is_known_by_the_name_that_it_is_made_under() -> None:
-    assert ASIDE == reindexing.ASIDE
+    assert ASIDE == indexing.ASIDE
