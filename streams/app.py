@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from enum import StrEnum
 from typing import Any
 
+from streams.fetching import take_any_header
 from streams.runtime import Runtime
 from streams.settings import Settings
 
@@ -55,6 +56,7 @@ def make_app(role: Role, runtime: Runtime[Any]) -> Any:
     """
     import faust  # noqa: PLC0415  # an optional extra, and half a second
 
+    take_any_header()
     from streams.agents import documents, feedback, forgets, turns  # noqa: PLC0415
     from streams.security import faust_credentials  # noqa: PLC0415
     from streams.workers import summaries  # noqa: PLC0415

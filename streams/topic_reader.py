@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from streams.broker import Broker, BrokerUnavailableError, open_admin, translated
 from streams.deliveries import Delivery
+from streams.fetching import take_any_header
 from streams.topics import require
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ async def reading(broker: Broker, *, patience: float = 60.0) -> AsyncIterator[To
     from aiokafka import AIOKafkaConsumer  # noqa: PLC0415  # an optional extra
 
     options = broker.client_options()
+    take_any_header()
     with translated(broker.address):
         consumer = AIOKafkaConsumer(
             **options, enable_auto_commit=False, auto_offset_reset="earliest", max_partition_fetch_bytes=_BYTES_PER_PARTITION
