@@ -270,7 +270,7 @@ def _store_path(url: str) -> Path:
         raise SettingError(f"store: {scheme}:// is no file, and a file is asked for here; write {_STORE_SCHEME}PATH")
     if scheme != "sqlite":
         raise SettingError(
-            f"store: {scheme}:// is not supported by this version; {_STORE_SCHEME}PATH is, e.g. {_STORE_SCHEME}banyan.db"
+            f"store: {scheme}:// is not known; there is {_STORE_SCHEME}PATH, e.g. {_STORE_SCHEME}banyan.db, and redis://HOST"
         )
     path = url.removeprefix(_STORE_SCHEME)
     if path == url or not path or ":memory:" in path:

@@ -94,7 +94,7 @@ Exit codes:
   1    check found a violation, or there is no such tree or node
   2    the command, a setting or a file cannot be used as given
   3    some lines were refused; the rest went in
-  4    the store or a model cannot be used now; try again later
+  4    the store or a model cannot be used now; the message says what to do
   70   an unexpected error; BANYAN_DEBUG=1 shows where
   130  interrupted
   141  whoever read the output stopped reading

@@ -158,6 +158,8 @@ async def context(  # noqa: PLR0917  # click passes options by name
         packed = await memory.context(tree, query, tokens=tokens, strategy=strategy, scope=scope, context_filter=context_filter)
     if packed.note:
         session.output.warn(f"nothing was left out of the context: {packed.note}")
+    if not packed.text:
+        session.output.warn(f"the context is empty: nothing was found, or nothing of it fits into {counted(tokens, 'token')}")
     if session.output.as_json:
         from streams.answers import context_json  # noqa: PLC0415
 

@@ -12,6 +12,7 @@ from typing import BinaryIO, cast
 
 import click
 
+from memory.errors import RecordError
 from streams.cli.common import Session, run_async, shared_options
 from streams.cli.console import counted
 from streams.cli.reading import Input, InputError, is_gzip, open_inputs
@@ -83,9 +84,16 @@ async def import_(file: str, tree: str | None, session: Session) -> None:
     interrupted goes on when it is repeated; a tree of that name with another history is left as it is.
     """
     [source] = open_inputs([file])
+    if tree is not None:
+        from memory.records import tree_id  # noqa: PLC0415  # brings numpy
+
+        tree_id(tree)
     # No summaries meanwhile: one that was written would make the half-imported tree another one than the file's.
     async with session.memory(mode="write", summaries=False) as memory:
-        info = await memory.import_(_lines(source), tree=tree)
+        try:
+            info = await memory.import_(_lines(source), tree=tree)
+        except RecordError as error:
+            raise InputError(f"{source.label}: {error.reason}") from error
     if session.output.as_json:
         session.output.emit({"tree": info.id, "seq": info.seq})
     else:

@@ -92,7 +92,8 @@ class Output:
             total: units of work, or None when unknown.
             of_bytes: the units are bytes and mean nothing to the reader.
         """
-        progress = _Bar(self.err, label, total, of_bytes=of_bytes) if self.err.is_terminal else _Lines(self, label, total)
+        drawn = self.err.is_terminal and not self.err.is_dumb_terminal
+        progress = _Bar(self.err, label, total, of_bytes=of_bytes) if drawn else _Lines(self, label, total)
         try:
             yield progress
         finally:

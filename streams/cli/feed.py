@@ -169,4 +169,5 @@ class Feed:
         try:
             return _Taken(place, decode(line.data, tree=self._tree, limits=self._limits), "")
         except RecordError as error:
-            return _Taken(place, None, str(error))
+            unnamed = self._tree is None and (error.field, error.reason) == ("tree", "is missing")
+            return _Taken(place, None, f"{error}; --tree names one for records without" if unnamed else str(error))

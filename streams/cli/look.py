@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from memory.errors import NodeNotFoundError
 from streams.cli.app import Exit
 from streams.cli.common import Session, asking_options, run_async, shared_options
 from streams.cli.console import counted, date, duration, one_line
@@ -60,7 +61,10 @@ async def tree(tree_name: str | None, depth: int, children: int, node: str | Non
         if tree_name is None:
             _show_trees(session, await memory.trees())
             return
-        top = await memory.tree(tree_name, depth=depth, children=children, node=node)
+        try:
+            top = await memory.tree(tree_name, depth=depth, children=children, node=node)
+        except NodeNotFoundError as error:
+            raise NodeNotFoundError(f"{error}; `banyan tree {tree_name} --json` shows the ids of its nodes") from error
     if session.output.as_json:
         from streams.answers import node_json  # noqa: PLC0415
 

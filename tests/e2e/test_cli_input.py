@@ -21,7 +21,7 @@ BAD_LINES: dict[str, tuple[bytes | dict[str, object], str]] = {
     "not JSON": (b"hello", "record: is not JSON"),
     "a list": (b"[1, 2]", "record: expected a JSON object"),
     "a number": (b"3", "record: expected a JSON object"),
-    "no tree": ({"id": "x", "text": "x"}, "tree: is missing"),
+    "no tree": ({"id": "x", "text": "x"}, "tree: is missing; --tree names one for records without"),
     "no id": ({"tree": "t", "text": "x"}, "id: is missing"),
     "no text": ({"tree": "t", "id": "x"}, "text: is missing"),
     "empty tree": (turn(3, tree=""), "tree: "),

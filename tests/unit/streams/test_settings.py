@@ -61,7 +61,7 @@ def test_what_means_nothing_is_said_with_the_nearest_name(tmp_path: Path) -> Non
         ("BANYAN_SUMMARIES_TIME_LIMIT", "soon", "a duration such as"),
         ("BANYAN_SUMMARIES_TIME_LIMIT", "0s", "between 0.1"),
         ("BANYAN_LOG_LEVEL", "loud", "one of debug, info, warning, error"),
-        ("BANYAN_STORE", "mysql://localhost:3306/0", "mysql:// is not supported"),
+        ("BANYAN_STORE", "mysql://localhost:3306/0", "mysql:// is not known; there is sqlite:///PATH"),
         ("BANYAN_STORE", "/data/banyan", "sqlite:////data/banyan"),
         ("BANYAN_STORE", "sqlite:///", "names no folder"),
         ("BANYAN_STORE", "sqlite:///:memory:", "names no folder"),
