@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from memory.errors import TransientError
-from memory.records import Record, Turn
+from memory.records import Forget, Record, Turn
 from streams.settings import Settings, load
 from streams.topics import topics
 from tests.fakes.openai_server import FakeOpenAIServer, Fault, Kind, SeenRequest
@@ -28,6 +28,10 @@ from tests.integration.kafka.workers import LIMIT, Worker, Workers, send, send_r
 from tests.servers import kafka, redis
 
 TREES = 4
+FORGETFUL = "chaos-0"
+"""Of this tree some events are forgotten, before they come or after; the others' placements can be replayed to the end."""
+FORGETS = 2
+"""Of each chunk."""
 TOPICS = 40
 CONVERSATIONS = 60
 MAY_END_WITH = frozenset({4, 75})
@@ -140,11 +144,18 @@ class Offered:
 
     texts: dict[str, dict[str, str]] = field(default_factory=dict)
     """By tree and event, the text that stands."""
+    forgotten: set[str] = field(default_factory=set)
+    """Events of the forgetful tree."""
     rubbish: int = 0
     again: int = 0
     """Sent a second time."""
     conflicting: int = 0
     """Sent with an id that was there, and another text."""
+
+    def left(self, tree: str) -> dict[str, str]:
+        """Of a tree what was not forgotten."""
+        gone = self.forgotten if tree == FORGETFUL else ()
+        return {event: text for event, text in self.texts[tree].items() if event not in gone}
 
 
 def record(seed: int, number: int) -> Turn:
@@ -269,6 +280,8 @@ class Storm:
         due = time.monotonic()
         for first in range(0, self.plan.events, CHUNK):
             await self._send(self._chunk(first))
+            if forgets := self._forgets():
+                await self._send(forgets)
             if self._drawn.random() < 0.2:
                 await self._send_rubbish()
             due = max(due + pause, time.monotonic() - 5 * pause)
@@ -290,7 +303,14 @@ class Storm:
                 records.append(made)
         return records
 
-    async def _send(self, records: Sequence[Record]) -> None:
+    def _forgets(self) -> list[Forget]:
+        """Of events that are in, on their way or still to come."""
+        drawn = (record(self.plan.seed, self._drawn.randrange(self.plan.events)) for _ in range(FORGETS * TREES))
+        events = [made.id for made in drawn if made.tree == FORGETFUL]
+        self.offered.forgotten.update(events)
+        return [Forget(tree=FORGETFUL, id=f"forget-{event}", event=event) for event in events]
+
+    async def _send(self, records: Sequence[Record | Forget]) -> None:
         while True:
             try:
                 await send(self.settings, records)
