@@ -67,6 +67,9 @@ def walked(units: Units, cosines: NDArray[np.floating], recipe: RouterRecipe) ->
     """
     Weights of the granularities, seeds and Personalized PageRank (equations 3 to 5, as the module's docstring says).
 
+    start_i = w_g(i) · exp((s_i - max s) / sharpness) for the `seeds` units with most of it (equation 5 has w_g(i) · s_i), and 0
+    for the others; r is `Graph.rank` of these; ranks_i = r_i · (Σ r_j over the units j of i's session) ^ session_power.
+
     Args:
         units: of the tree, at least one.
         cosines: (n,) of the question with each.
@@ -125,7 +128,9 @@ class GranularityRouter(Strategy):
             QueryError: a filter was given that only items can meet, or the extra `memgas` is not installed.
         """
         if question.scope.leaves_only:
-            raise QueryError("router cannot filter by speaker, conversation, source, time or metadata; use hybrid or collapsed")
+            raise QueryError(
+                "router cannot filter by speaker, conversation, source, time or metadata; use hybrid or collapsed", field="filter"
+            )
         units = await self.units(question.tree)
         if not units.ids:
             return Ranking(ranked=(), seq=units.seq)
