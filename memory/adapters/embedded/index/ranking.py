@@ -150,7 +150,7 @@ class Ranking:
         """Read the word's lists."""
         for block, rows, counts in word.posted.values():
             slots = slice(block.base, block.base + block.size)
-            frequencies = counts.astype(np.float32)
+            frequencies, places = counts.astype(np.float32), rows.astype(np.intp)
             # Rows are distinct within a word, so that adding through an index adds each once.
-            self._scores[slots][rows] += word.weight * frequencies / (frequencies + self._norms[slots][rows])
+            self._scores[slots][places] += word.weight * frequencies / (frequencies + self._norms[slots][places])
         self._read += 1

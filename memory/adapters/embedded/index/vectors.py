@@ -83,9 +83,10 @@ def coarse_scores_of_many(
     """
     coarse, scales = vectors.coarse[rows], vectors.scales[rows]
     packed = numkong.dots_pack(np.concatenate([query.row for query in queries]))
-    products = np.asarray(numkong.dots_packed(coarse, packed))
+    # A row a query, as float32, takes half the time to be scaled; up to 1,040 dimensions it holds every product exactly.
+    products = np.asarray(numkong.dots_packed(coarse, packed)).T.astype(np.float32)
     for number, query in enumerate(queries):
-        np.multiply(products[:, number], scales * query.scale, out=out[number])
+        np.multiply(products[number], scales * query.scale, out=out[number])
 
 
 def coarse_error(vectors: Vectors, query: CoarseQuery) -> float:
