@@ -81,10 +81,12 @@ def _context(kafka: KafkaSettings) -> ssl.SSLContext:
         raise SettingError(f"BANYAN_KAFKA_CA_FILE={kafka.ca_file} cannot be used: {_said(error)}") from error
     if kafka.certificate_file is not None:
         try:
-            context.load_cert_chain(kafka.certificate_file, kafka.key_file)
+            # With no password at all a key that has one would be asked for on the terminal, and the process wait for an answer.
+            context.load_cert_chain(kafka.certificate_file, kafka.key_file, password="")
         except OSError as error:
             raise SettingError(
-                f"BANYAN_KAFKA_CERTIFICATE_FILE={kafka.certificate_file} and its key cannot be used: {_said(error)}"
+                f"BANYAN_KAFKA_CERTIFICATE_FILE={kafka.certificate_file} and its key, which must have no passphrase, cannot be "
+                f"used: {_said(error)}"
             ) from error
     return context
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import os
+import pty
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from memory.errors import SettingError
 from streams.broker import Broker
@@ -14,6 +22,7 @@ from streams.security import client_options, faust_credentials
 from streams.settings import Settings, load
 
 PASSWORD = "s3cret-word"
+ROOT = Path(__file__).parents[3]
 SASL = {"BANYAN_KAFKA_USER": "ana", "BANYAN_KAFKA_PASSWORD": PASSWORD}
 
 
@@ -60,7 +69,10 @@ def test_certificates_and_names_are_always_checked() -> None:
         ({"USER": "ana", "PASSWORD": PASSWORD}, "have no effect with BANYAN_KAFKA_SECURITY_PROTOCOL=plaintext"),
         ({"CA_FILE": "/ca.pem"}, "have no effect with BANYAN_KAFKA_SECURITY_PROTOCOL=plaintext"),
         ({"SECURITY_PROTOCOL": "ssl", "CA_FILE": "/nowhere/ca.pem"}, "/nowhere/ca.pem cannot be used: No such file"),
-        ({"SECURITY_PROTOCOL": "ssl", "CERTIFICATE_FILE": "/nowhere/me.pem"}, "/nowhere/me.pem and its key cannot be used"),
+        (
+            {"SECURITY_PROTOCOL": "ssl", "CERTIFICATE_FILE": "/nowhere/me.pem"},
+            "/nowhere/me.pem and its key, which must have no passphrase, cannot be used",
+        ),
         ({"SECURITY_PROTOCOL": "ssl", "KEY_FILE": "/nowhere/me.key"}, "without BANYAN_KAFKA_CERTIFICATE_FILE"),
     ],
 )
@@ -74,3 +86,33 @@ def test_what_would_be_without_effect_is_refused(variables: dict[str, str], said
 def test_an_unknown_protocol_is_refused_with_those_there_are() -> None:
     with pytest.raises(SettingError, match="one of plaintext, ssl, sasl_plaintext, sasl_ssl"):
         given(SECURITY_PROTOCOL="tls")
+
+
+def test_a_key_with_a_passphrase_is_refused_and_nobody_asked_for_it(tmp_path: Path) -> None:
+    """In a session with a terminal, where OpenSSL would ask."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    locked = serialization.BestAvailableEncryption(PASSWORD.encode())
+    name, now, pem = x509.Name([]), dt.datetime.now(dt.UTC), serialization.Encoding.PEM
+    built = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + dt.timedelta(days=1)).sign(key, hashes.SHA256())
+    path = tmp_path / "me.pem"
+    path.write_bytes(built.public_bytes(pem) + key.private_bytes(pem, serialization.PrivateFormat.PKCS8, locked))
+    variables = {"BANYAN_KAFKA_SECURITY_PROTOCOL": "ssl", "BANYAN_KAFKA_CERTIFICATE_FILE": str(path)}
+    program = (
+        "from streams.security import client_options; from streams.settings import load; "
+        f"client_options(load({variables!r}).settings.kafka)"
+    )
+    parent, child = pty.openpty()
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-c", f"import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); {program}"],
+            stdin=child,
+            capture_output=True,
+            start_new_session=True,
+            timeout=120,
+            check=False,
+            cwd=ROOT,
+        )
+    finally:
+        os.close(parent)
+        os.close(child)
+    assert b"which must have no passphrase" in ran.stderr, ran.stderr
