@@ -10,7 +10,7 @@ from datetime import timedelta
 import structlog
 
 from memory.adapters.embedded.clock import SystemClock
-from memory.adapters.embedded.extractive import ExtractiveKeywords, ExtractiveSummarizer
+from memory.adapters.embedded.extractive import ExtractiveSummarizer
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.adapters.openai.summarizer import OpenAISummarizer
 from memory.adapters.openai.throttle import ThrottleCounts
@@ -40,7 +40,7 @@ from streams.dead_letters import DeadLetters, DeadLetterShare, TooManyDeadLetter
 from streams.indexes import open_index
 from streams.job_topic import JobTopic, job_delivery, whole_tree
 from streams.liveness import end_process
-from streams.models import open_embedder, open_labels, open_summarizer
+from streams.models import open_embedder, open_keywords, open_labels, open_summarizer
 from streams.producing import Producer
 from streams.retrying import Retry
 from streams.settings import Settings
@@ -248,6 +248,8 @@ async def open_summarizing(
         parts.push_async_callback(embedder.close)
         summarizer = summarizer or open_summarizer(settings, backend.budget)
         parts.push_async_callback(summarizer.close)
+        keywords = open_keywords(settings, backend.budget)
+        parts.push_async_callback(keywords.close)
         producer = await Producer(Broker.of(settings)).start()
         parts.push_async_callback(producer.stop)
         names = topics(settings.kafka)
@@ -294,7 +296,7 @@ async def open_summarizing(
             leases=backend.leases,
             embedder=embedder,
             summarizer=summarizer,
-            keywords=ExtractiveKeywords(),
+            keywords=keywords,
             clock=clock,
             settings=settings.memory.summaries,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from streams.producing import Producer
 from streams.record_messages import message_of
 from streams.settings import Settings, load
 from streams.topics import topics
+from tests.fakes.openai_server import FakeOpenAIServer
 from tests.integration.kafka.conftest import install, variables
 from tests.integration.kafka.test_worker_redis import looking, report, until
 from tests.integration.kafka.workers import LIMIT, Worker, Workers, send, turns
@@ -77,10 +79,20 @@ async def forgotten_for_good(settings: Settings, tree: TreeId, worker: Worker) -
     assert left == {f"e{number}" for number in range(COUNT + 2)} - set(events)
 
 
+@pytest.fixture
+def server() -> Iterator[FakeOpenAIServer]:
+    with FakeOpenAIServer() as running:
+        yield running
+
+
 @pytest.mark.parametrize("structure", registry.NAMES[1:])
-async def test_workers_grow_it_and_keep_its_summaries_fresh(broker: str, redis_url: str, tmp_path: Path, structure: str) -> None:
+async def test_workers_grow_it_and_keep_its_summaries_fresh(
+    broker: str, redis_url: str, tmp_path: Path, structure: str, server: FakeOpenAIServer
+) -> None:
     given = {"BANYAN_STORE": redis_url, "BANYAN_STRUCTURE": structure, "BANYAN_WORKER_BATCH_RECORDS": "10"}
-    environment = variables(broker, tmp_path) | given
+    # Only MemGAS has keywords to ask for.
+    model = {"BANYAN_KEYWORDS": "openai:m", "OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-not-one"}
+    environment = variables(broker, tmp_path) | given | model
     settings = load(environment).settings
     await install(settings)
     tree = TreeId(f"{structure}-{settings.kafka.prefix}")
@@ -94,6 +106,9 @@ async def test_workers_grow_it_and_keep_its_summaries_fresh(broker: str, redis_u
             checked, stats = await inspect.check(tree), await inspect.stats(tree)
         assert (checked.violations, checked.replayed) == ((), COUNT)
         assert (stats.structure, stats.leaves, stats.pending) == (structure, COUNT, 0)
+        asked = [request.body["messages"][-1]["content"] for request in server.requests]
+        assert bool(asked) == (structure == "memgas")
+        assert all("extract the most relevant keywords" in prompt for prompt in asked)
         if registry.KINDS[structure].structure.keeps_weights:
             await weighed_once(settings, tree)
         await forgotten_for_good(settings, tree, both[0])
