@@ -26,8 +26,8 @@ from streams.refusals import refusals
 _DESCRIPTION = """
 A streaming memory for LLM applications: turns and documents grow, online, into a tree you can ask.
 
-Keys are sent as `Authorization: Bearer banyan_…`. Every error is a problem (RFC 9457); 429, 503 and 412 say in
-`Retry-After` when to try again. Every answer says in `seq` which commit it covers.
+Keys are sent in the header Authorization, as Bearer banyan_…. Every error is a problem (RFC 9457); 429, 503 and 412 say in the
+header Retry-After when to try again. What answers a question says by seq which commit it covers.
 """
 _OF_POSTS = (415,)
 _OF_WAITS = (412,)

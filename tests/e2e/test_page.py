@@ -109,6 +109,10 @@ def test_the_outline_reads_a_page_of_children_at_a_time(page: Page, service: Pag
     assert sum("&after=40" in each or "&after=80" in each for each in asked) == 2
 
 
+def tree_count_is(page: Page, count: int) -> bool:
+    return len(page.all(".tree-rows .tree-row")) == count
+
+
 def row_count_is(page: Page, count: int) -> bool:
     return len(page.all(".row:not(.more)")) == count
 
@@ -121,6 +125,10 @@ def test_a_search_is_drawn_and_leads_to_why_an_item_lies_where_it_lies(page: Pag
     assert "cello" in [each.text.lower() for each in page.all(".hit mark")]
     assert len(page.all(".end")) == 10
     assert page.text(".end-label.strong") == "1"
+    # Names of what the way goes through stay as they are; the others step back.
+    fills = "return [...document.querySelectorAll(arguments[0])].map((each) => getComputedStyle(each).fillOpacity)"
+    page.until(lambda: set(page.run(fills, ".arc-label:not(.on-path)")) == {"0.5"}, "other names, stepped back")
+    assert set(page.run(fills, ".arc-label.on-path")) <= {"1"}
     page.press(Keys.ARROW_DOWN, Keys.ARROW_DOWN)
     assert page.text(".end-label.strong") == "2"
     assert page.all(".row.marked")
@@ -282,6 +290,26 @@ def test_everything_can_be_done_with_the_keyboard(page: Page) -> None:
     page.one(".tree-table")
 
 
+@pytest.mark.parametrize("width", [320, 390, 820, 1024])
+def test_nothing_is_broken_or_leaves_a_hole_at_any_width(page: Page, width: int) -> None:
+    sized(page.driver, width, 800)
+    page.open("#/t/chats")
+    page.until(lambda: page.all(".arc"), "the map")
+    lines = (
+        "return [...document.querySelectorAll('.bar .brand, .bar .button')]"
+        ".filter((each) => each.getClientRects().length && each.getBoundingClientRect().height > 44)"
+        ".map((each) => each.textContent)"
+    )
+    assert page.run(lines) == []
+    assert page.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    head, ask = page.run(
+        "return ['.tree-head', '.ask'].map((each) => document.querySelector(each).getBoundingClientRect()).map((each) => "
+        "[each.left, each.right, each.width])"
+    )
+    if width <= 820:
+        assert ask[2] >= head[2] - 48, "the question has the whole width of its line"
+
+
 def test_a_phone_shows_one_part_at_a_time(page: Page) -> None:
     sized(page.driver, 390, 844, touch=True)
 
@@ -343,7 +371,9 @@ def test_what_is_not_there_and_what_goes_away_is_said(page: Page, service: PageS
     page.open("#/somewhere/else")
     page.says(".blank", "nothing at this address")
     opened(page, "#/t/chats/n/no-such-node")
-    page.says(".blank.error", "no-such-node")
+    page.says("#pane-node .blank.error", "There is no such node")
+    page.one("#pane-node .blank button").click()
+    page.says(".node .badge.kind", "Tree")
 
     opened(page)
     service.stop()
@@ -376,6 +406,22 @@ def test_a_key_is_asked_for_kept_in_the_tab_and_never_in_an_address(driver: Any,
         assert "banyan_" not in visited
         driver.refresh()
         page.says(".blank", "No trees yet")
+        # What a stranger is to type is seen whole, in the middle of the page, with the key's place in it.
+        wide, left, right, hidden = page.run(
+            "const at = document.querySelector('.blank pre'), place = at.getBoundingClientRect();"
+            "return [at.scrollWidth <= at.clientWidth, place.left, document.documentElement.clientWidth - place.right,"
+            " document.querySelector('#filter').hidden]"
+        )
+        assert (wide, hidden) == (True, True)
+        assert abs(left - right) < 2
+        assert "Authorization: Bearer $KEY" in page.text(".blank pre")
+        # Trees that are made meanwhile come by themselves, each to its place by name.
+        file = tmp_path / "one.jsonl"
+        file.write_text('{"id":"t-1","text":"I moved to Porto."}\n', encoding="utf-8")
+        for number, tree in enumerate(("m", "z", "a"), 1):
+            running.command("ingest", str(file), "--tree", tree)
+            page.until(partial(tree_count_is, page, number), f"{number} trees")
+        assert page.run("return [...document.querySelectorAll('[data-tree]')].map((each) => each.dataset.tree)") == ["a", "m", "z"]
         page.one("#key").click()
         next(each for each in page.all("dialog button") if each.text == "Forget the key").click()
         page.one("#key-input")

@@ -32,9 +32,14 @@ export class NodePanel {
       return node;
     } catch (error) {
       if (error.name === "AbortError" || this.wanted !== id) return null;
-      if (!quiet) this.host.replaceChildren(blank({ heading: error.title, text: error.message, kind: "error", actions: [button("Try again", () => this.on.select(id))] }));
+      if (!quiet) this.host.replaceChildren(error.kind === "node-not-found" ? this.gone() : blank({ heading: error.title, text: error.message, kind: "error", actions: [button("Try again", () => this.on.select(id))] }));
       return null;
     }
+  }
+
+  gone() {
+    const text = "It was forgotten, or gave its place to another topic.";
+    return blank({ heading: "There is no such node", text, kind: "error", actions: [button("The whole tree", () => this.on.select("root"))] });
   }
 
   draw(node) {
@@ -172,7 +177,7 @@ export class NodePanel {
     } catch (error) {
       if (error.name === "AbortError") return;
       const reason = error.kind === "timeout" ? "Reading it back from the change log took too long; that grows with the tree." : error.message;
-      slot.replaceChildren(el("section", { class: "route" }, el("h3", {}, "Why it lies here"), el("p", { class: "mistake", role: "alert" }, reason), button("Try again", () => this.why(), { kind: "small" })));
+      slot.replaceChildren(el("section", { class: "route" }, el("h3", {}, "Why it lies here"), el("p", { class: "mistake", role: "alert" }, reason), error.kind === "invalid" ? null : button("Try again", () => this.why(), { kind: "small" })));
     }
   }
 }

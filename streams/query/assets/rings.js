@@ -124,7 +124,7 @@ export class Rings {
     this.below.replaceChildren(...elements);
     const behind = [...this.arcs.values()].filter((arc) => arc.node.pending && !arc.rest && (arc.to - arc.from) * arc.outer > 6);
     this.edges.replaceChildren(...behind.map((arc) => svg("path", { class: "edge", d: edge(arc.from + 0.002, arc.to - 0.002, arc.outer - 4) })));
-    this.write(arcs);
+    this.write(arcs, on);
     this.trace();
     this.centre.setAttribute("r", (centre - 5).toFixed(1));
     const leaves = root.kind === "root" ? (root.descendants ?? 0) : weight(root);
@@ -139,7 +139,7 @@ export class Rings {
   }
 
   /** Texts on the arcs that have room for them: along the arc, or outwards. */
-  write(arcs) {
+  write(arcs, on) {
     const drawn = [];
     for (const arc of arcs) {
       if (drawn.length >= LABELS_MAX * 2) break;
@@ -154,7 +154,8 @@ export class Rings {
       const anchored = along ? { href: `#${id}`, startOffset: "50%" } : { href: `#${id}` };
       const turned = !along && (arc.from + arc.to) / 2 >= Math.PI;
       if (turned) anchored.startOffset = "100%";
-      const classes = `arc-label ${arc.rest ? "rest" : ""} l${Math.min(6, arc.level)} ${along ? "" : turned ? "inwards" : "outwards"}`;
+      const kind = arc.rest ? "rest" : on.has(arc.node.id) ? "on-path" : "";
+      const classes = `arc-label ${kind} l${Math.min(6, arc.level)} ${along ? "" : turned ? "inwards" : "outwards"}`;
       drawn.push(svg("path", { id, d, fill: "none" }), svg("text", { class: classes }, svg("textPath", anchored, words)));
     }
     this.labels.replaceChildren(...drawn);

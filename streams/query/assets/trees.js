@@ -1,6 +1,6 @@
 // The trees that the key reaches.
 
-import { get, part } from "./api.js";
+import { address, get, key, part } from "./api.js";
 import { blank, bytes, button, compact, counted, debounced, el, number, rate, waiting } from "./dom.js";
 
 const EVERY = 4_000;
@@ -78,7 +78,7 @@ export class TreesView {
     this.list = el("div", { class: "tree-rows", role: "rowgroup" });
     this.table = el("div", { class: "tree-table", role: "table", "aria-labelledby": "trees-total" }, el("div", { role: "rowgroup" }, el("div", { class: "tree-row heads", role: "row" }, heads)), this.list);
     this.more = button("More trees", () => this.load(this.next));
-    this.nothing = el("div", { hidden: true });
+    this.nothing = el("div", { class: "nothing", hidden: true });
     this.body.replaceChildren(this.table, this.nothing, this.more);
   }
 
@@ -86,18 +86,21 @@ export class TreesView {
     if (this.rows.has(tree.tree)) return;
     const cell = (label) => el("span", { class: "figure bone-text", role: "cell", "data-label": label }, "–");
     const cells = { leaves: cell("Items"), topics: cell("Topics"), rate: cell("Rate"), pending: cell("Summaries"), bytes: cell("Size") };
+    const about = el("span", { class: "muted" }, described(tree));
     const name = el(
       "span",
       { class: "tree-name", role: "cell" },
       el("a", { href: `#/t/${part(tree.tree)}` }, tree.tree),
-      el("span", { class: "muted" }, `${tree.structure} · ${tree.embedder} · commit ${number(tree.seq)}`),
+      about,
     );
     const row = el("div", { class: "tree-row", role: "row", "data-tree": tree.tree }, name, Object.values(cells));
     row.addEventListener("click", (event) => {
       if (!event.target.closest("a") && !String(getSelection())) location.hash = `#/t/${part(tree.tree)}`;
     });
-    this.rows.set(tree.tree, { row, cells, stats: null, rate: null });
-    this.list.append(row);
+    this.rows.set(tree.tree, { row, cells, about, stats: null, rate: null });
+    // By name, wherever it comes from: one that is made while others are shown stands among them.
+    const after = (this.list.lastElementChild?.dataset.tree ?? "") > tree.tree ? [...this.list.children].find((each) => each.dataset.tree > tree.tree) : null;
+    this.list.insertBefore(row, after);
     this.watch.observe(row);
   }
 
@@ -110,20 +113,39 @@ export class TreesView {
     }
     this.total.textContent = this.rows.size ? `${counted(this.rows.size, "tree")}${this.next ? " so far" : ""}${wanted ? `, ${number(shown)} shown` : ""}` : "";
     this.table.hidden = !shown;
+    this.filter.hidden = !this.rows.size;
     this.nothing.hidden = Boolean(shown);
     if (!shown) this.nothing.replaceChildren(wanted && this.rows.size ? blank({ heading: "No tree of that name", text: `None of the trees that are loaded has “${this.filter.value.trim()}” in its name.` }) : this.first());
   }
 
   first() {
-    const line = `curl ${location.origin}/v1/trees/user-42/turns -H 'Content-Type: application/json' \\\n  -d '{"id":"t-1","speaker":"Ana","text":"I moved to Porto in May."}'`;
-    const empty = blank({ heading: "No trees yet", text: "A tree is made by the first record that is put into it. With a key, add it as Authorization: Bearer." });
-    empty.append(el("pre", { tabindex: "0", "aria-label": "Example" }, line), el("p", { class: "muted" }, "or on the command line: ", el("code", {}, "banyan ingest chat.jsonl --tree user-42")));
+    const lines = [
+      `curl ${address("trees/user-42/turns")}`,
+      ...(key() ? ['-H "Authorization: Bearer $KEY"'] : []),
+      "-H 'Content-Type: application/json'",
+      `-d '{"id":"t-1","speaker":"Ana","text":"I moved to Porto."}'`,
+    ];
+    const empty = blank({ heading: "No trees yet", text: `A tree is made by the first record that is put into it. ${key() ? "This key reaches none so far." : ""}` });
+    empty.append(el("pre", { tabindex: "0", "aria-label": "Example" }, lines.join(" \\\n  ")), el("p", { class: "muted" }, "or on the command line: ", el("code", {}, "banyan ingest chat.jsonl --tree user-42")));
     return empty;
   }
 
   async tick() {
     await Promise.all([...this.seen].slice(0, 40).map((name) => this.measure(name)));
     if (this.rows.size === 0) this.load("");
+    else await this.look();
+  }
+
+  /** Trees that were made since, among the first ones; others come with their page. */
+  async look() {
+    try {
+      const page = await get("trees", { limit: PAGE }, { signal: this.stop.signal });
+      const fresh = page.trees.filter((tree) => !this.rows.has(tree.tree));
+      for (const tree of fresh) this.add(tree);
+      if (fresh.length) this.narrow();
+    } catch {
+      // The banner says that the service is away; the next look may find it.
+    }
   }
 
   async measure(name) {
@@ -143,7 +165,8 @@ export class TreesView {
     }
   }
 
-  show({ cells, stats, rate: perSecond }) {
+  show({ cells, about, stats, rate: perSecond }) {
+    about.textContent = described(stats);
     for (const cell of Object.values(cells)) cell.classList.remove("bone-text");
     cells.leaves.textContent = compact(stats.leaves);
     cells.topics.textContent = compact(stats.summaries);
@@ -155,3 +178,5 @@ export class TreesView {
     );
   }
 }
+
+const described = (tree) => `${tree.structure} · ${tree.embedder} · commit ${number(tree.seq)}`;
