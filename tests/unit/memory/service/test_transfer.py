@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memory.errors import RecordError, SettingError, TreeMismatchError, TreeNotFoundError
+from memory.errors import RecordError, TreeMismatchError, TreeNotFoundError
 from memory.model import EmbeddingModel, TreeId
 from memory.records import Document
 from tests.fakes.summarizer import FakeSummarizer
@@ -149,7 +149,7 @@ async def test_one_of_a_structure_that_is_not_there_is_refused_before_anything_i
 ) -> None:
     source, target = make_world("source"), make_world("target")
     header, *rest = await grown(source, drained=True)
-    with pytest.raises(SettingError, match="structure"):
+    with pytest.raises(TreeMismatchError, match="structure"):
         await imported(target, [json.dumps({**json.loads(header), **change}).encode(), *rest])
     assert await target.store.trees() == []
 
