@@ -101,7 +101,7 @@ class Ingest:
         The tree's structure; the tree is made if it does not exist.
 
         Raises:
-            TreeMismatchError: it was made with another embedding model or structure.
+            TreeMismatchError: it was made with another embedding model, or with another structure where that binds.
         """
         return await self._preparing.ensure_tree(tree)
 

@@ -90,7 +90,7 @@ class Preparing:
         The tree's structure; the tree is made if it does not exist.
 
         Raises:
-            TreeMismatchError: it was made with another embedding model or structure.
+            TreeMismatchError: it was made with another embedding model, or with another structure where that binds.
         """
         known = self._structures.pop(tree, None)
         if known is None:
