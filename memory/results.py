@@ -257,6 +257,7 @@ class CheckReport:
     tree: TreeId
     seq: int
     nodes: int
+    """Leaves and summaries."""
     replayed: int
     """Placements that were replayed serially."""
     violations: tuple[Violation, ...]

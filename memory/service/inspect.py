@@ -228,7 +228,7 @@ def _report(
     return CheckReport(
         tree=tree,
         seq=seq,
-        nodes=len(stored.nodes),
+        nodes=len(stored.nodes.keys() - {ROOT}),
         replayed=replayed,
         violations=tuple(violations[:VIOLATIONS_MAX]),
         unverifiable=unverifiable,

@@ -49,6 +49,12 @@ async def test_a_log_that_does_not_give_the_stored_tree_is_found(
     assert "log-shape" in {violation.invariant for violation in (await world.inspect.check(TREE)).violations}
 
 
+async def test_the_check_counts_the_nodes_that_statistics_count(world: World) -> None:
+    await world.put(*turns(range(20)))
+    stats = await world.inspect.stats(TREE)
+    assert (await world.inspect.check(TREE)).nodes == stats.nodes == stats.leaves + stats.summaries > 20
+
+
 async def test_a_log_that_ends_early_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.put(*turns(range(20)), batch=5)
     changes = world.store.changes
