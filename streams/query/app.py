@@ -19,8 +19,9 @@ from streams.query import forgetting, health, models, page, posting, reading, re
 from streams.query.envelope import Envelope
 from streams.query.guard import Guard
 from streams.query.metrics import ServiceMeter
-from streams.query.problems import KINDS, MEDIA_TYPE, RETRIED, Problem, invalid, problem_of
+from streams.query.problems import KINDS, MEDIA_TYPE, RETRIED, Problem, example, invalid, problem_of
 from streams.query.service import Service
+from streams.query.shown import Answer
 from streams.refusals import refusals
 
 _DESCRIPTION = """
@@ -131,20 +132,15 @@ def _readings(service: Service) -> Iterable[Reading]:
 
 
 def _document(app: FastAPI) -> None:
-    """Complete the OpenAPI document: keys, problems on every operation, and the records' models."""
+    """Complete the OpenAPI document: its models, keys, and problems on every operation."""
     made = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is not None:
             return app.openapi_schema
         document = made()
-        schemas = document["components"]["schemas"]
-        for model in (requests.TurnIn, requests.DocumentIn, requests.FeedbackIn, models.ProblemOut):
-            own = model.model_json_schema(ref_template="#/components/schemas/{model}")
-            schemas.update(own.pop("$defs", {}))
-            schemas[model.__name__] = own
-        for name in ("HTTPValidationError", "ValidationError"):
-            schemas.pop(name, None)
+        _describe(document["components"]["schemas"])
+        document["components"]["examples"] = {kind.name: {"summary": kind.title, "value": example(kind)} for kind in KINDS.values()}
         document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         for path, operations in document["paths"].items():
             for method, operation in operations.items():
@@ -160,11 +156,30 @@ def _document(app: FastAPI) -> None:
     app.openapi = openapi  # type: ignore[method-assign]
 
 
+def _describe(schemas: dict[str, Any]) -> None:
+    """Complete the models: those of records and problems, and an example of each answer."""
+    for model in (requests.TurnIn, requests.DocumentIn, requests.FeedbackIn, models.ProblemOut):
+        own = model.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas.update(own.pop("$defs", {}))
+        schemas[model.__name__] = own
+    for answer in Answer.all():
+        if answer.__name__ in schemas:
+            # Here, because FastAPI takes every null out of what models say of themselves.
+            schemas[answer.__name__]["examples"] = [answer.example()]
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+
+
 def _problem_response(status: int) -> dict[str, Any]:
     kinds = [kind for kind in KINDS.values() if kind.status == status]
     said: dict[str, Any] = {
         "description": "; ".join(f"`{kind.name}`: {kind.title.lower()}" for kind in kinds),
-        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}},
+        "content": {
+            MEDIA_TYPE: {
+                "schema": {"$ref": "#/components/schemas/ProblemOut"},
+                "examples": {kind.name: {"$ref": f"#/components/examples/{kind.name}"} for kind in kinds},
+            }
+        },
     }
     if status in RETRIED:
         said["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from memory.errors import NodeNotFoundError
 from memory.model import MARK_BITS, ROOT, Mark, Node, NodeId, NodeKind, TreeId
 from memory.ports.store import TreeStore
-from streams.query import models, shapes
+from streams.query import shapes, tree_models
+from streams.query.shown import SUMMARY_TEXT, No, drawn
 
 CHILDREN_PER_READ = 1_000
 SHARE_MIN = 1 / 5_000
@@ -22,15 +24,18 @@ _LEAST_MARK = 1 << MARK_BITS
 """No node has a smaller mark: commits begin with 1. Smaller numbers are places in the order by size."""
 
 
-class MappedNode(models.DrawnNode):
+class MappedNode(tree_models.DrawnNode):
     """One node of a picture that holds the largest parts of a tree."""
 
+    shown: ClassVar[Mapping[str, Any]] = drawn(
+        tree_models.NodeBelow.example(), above={"descendants": 2}, texts=(SUMMARY_TEXT, ""), hidden=0, unread=False
+    )
     children: list[MappedNode]  # type: ignore[assignment]
     hidden: int | None = Field(  # type: ignore[assignment]
         description="Children that are left out, of those that were looked at; null where nobody has looked, because others were "
         "larger."
     )
-    unread: bool = Field(description="It has more children than are looked at: only the oldest 20,000 of them were.")
+    unread: No = Field(description="It has more children than are looked at: only the oldest 20,000 of them were.")
 
 
 @dataclass(slots=True)

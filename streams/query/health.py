@@ -19,6 +19,11 @@ router = APIRouter(route_class=GuardedRoute, tags=["operations"])
 NEEDED = frozenset({"store", "service"})
 """Without these nothing can be answered; without others less can be."""
 
+_SCRAPED = """# HELP banyan_http_records_total Records, by what became of them.
+# TYPE banyan_http_records_total counter
+banyan_http_records_total{outcome="accepted"} 2.0
+"""
+
 
 @open_router.get("/healthz", response_model=models.AliveOut, summary="Whether the process answers")
 async def healthz() -> Response:
@@ -30,7 +35,13 @@ async def healthz() -> Response:
     "/readyz",
     response_model=models.ReadyOut,
     summary="Whether questions can be answered",
-    responses={503: {"model": models.ReadyOut, "description": "They cannot; says what is missing"}},
+    responses={
+        503: {
+            "model": models.ReadyOut,
+            "description": "They cannot; says what is missing",
+            "content": {"application/json": {"example": {"status": "not ready", "missing": {"store": "StoreUnavailableError"}}}},
+        }
+    },
 )
 async def readyz(request: Request) -> Response:
     """`degraded`: they can, but something is missing: records are not taken, or questions are answered by words alone."""
@@ -47,7 +58,9 @@ async def readyz(request: Request) -> Response:
     "/metrics",
     summary="Metrics for Prometheus",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus text"}},
+    responses={
+        200: {"content": {"text/plain": {"schema": {"type": "string"}, "example": _SCRAPED}}, "description": "Prometheus text"}
+    },
 )
 @rule(Right.ADMIN)
 async def metrics(request: Request) -> Response:

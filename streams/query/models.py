@@ -7,360 +7,243 @@ document, and tests hold the one to the other.
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from streams.query.shown import (
+    LEAF,
+    OTHER_LEAF,
+    TURNS,
+    Answer,
+    EventName,
+    FirstSeq,
+    LastSeq,
+    LeafName,
+    No,
+    NoMetadata,
+    One,
+    Said,
+    SaidAt,
+    SaidBy,
+    SaidIn,
+    SummaryName,
+    Summed,
+    TreeName,
+    Two,
+    Zero,
+)
 
 
-class EventOut(BaseModel):
+class EventOut(Answer):
     """What became of one record."""
 
-    id: str
+    id: EventName
     status: Literal["accepted", "duplicate", "conflict", "rejected", "forgotten"]
-    seq: int | None = Field(description="The commit that holds it; null when that is not known yet (Kafka), or it was rejected.")
+    seq: FirstSeq | None = Field(
+        description="The commit that holds it; null when that is not known yet (Kafka), or it was rejected."
+    )
     reason: str | None = Field(description="Why it was not accepted.")
 
 
-class IngestAnswer(BaseModel):
+class IngestAnswer(Answer):
     """What became of the records, in their order."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"events": [{"id": "t-981", "status": "accepted", "seq": 17, "reason": None}], "seq": 17}]}
-    )
     events: list[EventOut]
-    seq: int | None = Field(description="The last commit that holds one of them; null when that is not known yet.")
+    seq: FirstSeq | None = Field(description="The last commit that holds one of them; null when that is not known yet.")
 
 
-class ForgetOut(BaseModel):
+class ForgetOut(Answer):
     """What forgetting took out of a tree."""
 
-    tree: str
-    seq: int = Field(description="The commit with which all of it was gone.")
-    forgotten: int = Field(description="Events that were in the tree.")
-    unknown: int = Field(description="Events that had not come; they are not taken when they come.")
-    already: int = Field(description="Events that had been forgotten before.")
-    leaves: int
-    summaries_gone: int = Field(description="Summaries that nothing was left below.")
-    summaries_remade: int = Field(description="Summaries that stay, and are made anew of what is left below them.")
+    tree: TreeName
+    seq: int = Field(description="The commit with which all of it was gone.", examples=[5])
+    forgotten: One = Field(description="Events that were in the tree.")
+    unknown: Zero = Field(description="Events that had not come; they are not taken when they come.")
+    already: Zero = Field(description="Events that had been forgotten before.")
+    leaves: One
+    summaries_gone: Zero = Field(description="Summaries that nothing was left below.")
+    summaries_remade: One = Field(description="Summaries that stay, and are made anew of what is left below them.")
 
 
-class ForgetSent(BaseModel):
+class ForgetSent(Answer):
     """What Kafka has."""
 
-    tree: str
-    forgets: list[str] = Field(description="Ids of the messages on the topic.")
+    tree: TreeName
+    forgets: list[str] = Field(description="Ids of the messages on the topic.", examples=[["forget-5f0c1d9a"]])
 
 
-class SpeakerOut(BaseModel):
+class SpeakerOut(Answer):
     """Somebody who speaks in a tree."""
 
-    speaker: str
-    turns: int
-    last_at: datetime | None = Field(description="Of the latest turn that says its time.")
+    speaker: SaidBy
+    turns: One
+    last_at: SaidAt | None = Field(description="Of the latest turn that says its time.")
 
 
-class SpeakersOut(BaseModel):
+class SpeakersOut(Answer):
     """Who speaks in a tree."""
 
     speakers: list[SpeakerOut]
 
 
-class FactOut(BaseModel):
+class FactOut(Answer):
     """What somebody said of themselves, word for word."""
 
-    event_id: str
-    text: str
-    at: datetime | None
-    weight: float = Field(description="Of the turn; 1 where the structure keeps no weights.")
+    event_id: EventName
+    text: Said
+    at: SaidAt | None
+    weight: float = Field(description="Of the turn; 1 where the structure keeps no weights.", examples=[1.0])
 
 
-class ProfileOut(BaseModel):
+class ProfileOut(Answer):
     """Who somebody is, by what they said."""
 
-    tree: str
-    speaker: str
-    turns: int
-    conversations: int
-    first_at: datetime | None
-    last_at: datetime | None
-    phrases: list[str] = Field(description="What they speak about, most telling first.")
+    tree: TreeName
+    speaker: SaidBy
+    turns: One
+    conversations: One
+    first_at: SaidAt | None
+    last_at: SaidAt | None
+    phrases: list[str] = Field(description="What they speak about, most telling first.", examples=[["Porto", "flat"]])
     facts: list[FactOut] = Field(description="Those that say most and weigh most first.")
-    seq: int = Field(description="The commit that it covers.")
+    seq: LastSeq = Field(description="The commit that it covers.")
 
 
-class CrumbOut(BaseModel):
+class CrumbOut(Answer):
     """A summary above a hit."""
 
-    id: str
-    text: str
+    id: SummaryName
+    text: Summed
 
 
-class HitOut(BaseModel):
+class HitOut(Answer):
     """One hit. A leaf has the members of the record it came from; a summary has null there."""
 
-    id: str
-    event_id: str | None
-    chunk: int
+    id: LeafName
+    event_id: EventName | None
+    chunk: Zero
     kind: Literal["leaf", "summary"]
-    score: float
-    text: str
-    conversation: str | None
-    speaker: str | None
-    at: datetime | None
+    score: float = Field(examples=[1.1])
+    text: Said
+    conversation: SaidIn | None
+    speaker: SaidBy | None
+    at: SaidAt | None
     title: str | None
     source: str | None
     url: str | None
-    metadata: dict[str, Any]
-    sources: list[str] = Field(description="Event ids that the text was made from, 20 at most.")
-    depth: int
+    metadata: NoMetadata
+    sources: list[EventName] = Field(description="Event ids that the text was made from, 20 at most.")
+    depth: Two
     path: list[CrumbOut] = Field(description="The summaries above it, the uppermost first.")
-    descendants: int
-    pending: int = Field(description="Leaves below it that its text does not cover yet.")
-    provisional: bool
+    descendants: Zero
+    pending: Zero = Field(description="Leaves below it that its text does not cover yet.")
+    provisional: No
     parts: dict[str, float] | None = None
 
 
-class SearchOut(BaseModel):
+class SearchOut(Answer):
     """Hits, best first."""
 
     hits: list[HitOut]
-    seq: int = Field(description="The commit that the answer covers.")
-    strategy: str
+    seq: LastSeq = Field(description="The commit that the answer covers.")
+    strategy: str = Field(examples=["hybrid"])
     degraded: str | None = Field(description="What the answer is short of; null when nothing was.")
     trace: list[str] | None = None
 
 
-class ContextOut(BaseModel):
+class ContextOut(Answer):
     """Text for a prompt."""
 
-    text: str
-    tokens: int
+    text: str = Field(examples=["[2026-05-08 13:56] Ana: We took the flat in Porto."])
+    tokens: int = Field(examples=[12])
     hits: list[HitOut]
-    filtered: bool = Field(description="Whether a model left out what does not matter to the question.")
-    note: str = Field(description="Why it was not filtered although it should have been; else empty.")
-    seq: int
+    filtered: No = Field(description="Whether a model left out what does not matter to the question.")
+    note: str = Field(description="Why it was not filtered although it should have been; else empty.", examples=[""])
+    seq: LastSeq
     degraded: str | None
 
 
-class DecisionOut(BaseModel):
+class DecisionOut(Answer):
     """What was compared at one node on the way down."""
 
-    node: str
-    depth: int
-    best: str | None = Field(description="The most similar child.")
-    similarity: float
-    threshold: float
+    node: str = Field(examples=["root"])
+    depth: Zero
+    best: SummaryName | None = Field(description="The most similar child.")
+    similarity: float = Field(examples=[0.3725])
+    threshold: float = Field(examples=[0.4])
     decision: Literal["enter", "attach", "expand", "stay"] = Field(
         description="`enter` the best child; `attach` here; `expand` the best child, a leaf, into a summary of both; `stay`: "
-        "placed otherwise, see `note`."
+        "placed otherwise, see `note`.",
+        examples=["attach"],
     )
-    note: str
+    note: str = Field(examples=[""])
 
 
 class ExplainOut(SearchOut):
     """A search with its reasons, and how a text like the question would be placed in the tree."""
 
+    shown: ClassVar[Mapping[str, Any]] = {
+        "hits": [
+            HitOut.example(
+                parts={
+                    "cosine": 0.3313,
+                    "bm25": 0.4847,
+                    "dense": 0.4,
+                    "lexical": 0.6,
+                    "neighbours": 0.0,
+                    "kind": 1.0,
+                    "speaker": 1.1,
+                    "date": 1.0,
+                    "title": 0.0,
+                }
+            )
+        ],
+        "trace": ["named: Ana; also asked as 'Where does live now?'", "3 candidates, 0 turns around them"],
+    }
     route: list[DecisionOut]
 
 
-class LeafRouteOut(BaseModel):
+class LeafRouteOut(Answer):
     """How one leaf was placed."""
 
-    leaf: str
-    parent: str
-    expanded: str | None
-    decisions: list[DecisionOut]
+    leaf: str = Field(examples=[OTHER_LEAF])
+    parent: SummaryName
+    expanded: LeafName | None
+    decisions: list[DecisionOut] = Field(examples=[[DecisionOut.example(best=LEAF, similarity=0.5941, decision="expand")]])
 
 
-class EventRouteOut(BaseModel):
+class EventRouteOut(Answer):
     """How an event was placed, on the tree as it stood then."""
 
-    event_id: str
-    seq: int
+    event_id: str = Field(examples=[TURNS[1]])
+    seq: Two
     leaves: list[LeafRouteOut]
 
 
-class TreeOut(BaseModel):
-    """What a tree is."""
-
-    model_config = ConfigDict(extra="allow")
-    tree: str
-    structure: str
-    strategies: list[str] = Field(description="Ways to search it, the default first.")
-    embedder: str
-    dimension: int
-    created_at: datetime
-    seq: int
-
-
-class TreesOut(BaseModel):
-    """A page of trees, by name."""
-
-    trees: list[TreeOut]
-    next: str | None = Field(description="Give as `after` for the next page; null at the end.")
-
-
-class StatsOut(TreeOut):
-    """What a tree is and holds."""
-
-    events: int
-    nodes: int
-    leaves: int
-    summaries: int
-    depth_max: int
-    depth_median: float
-    branching: float
-    pending: int = Field(description="Summaries that are not up to date.")
-    contributions: int
-    depths: dict[str, int]
-    llm_calls: int
-    llm_calls_per_item: float
-    bytes: int
-
-
-class NodeBelow(BaseModel):
-    """What is said of every node that is shown below another."""
-
-    id: str
-    kind: str
-    depth: int
-    text: str
-    descendants: int
-    pending: int
-    provisional: bool
-    event_id: str | None
-    speaker: str | None
-    at: datetime | None
-
-
-class ChildOut(NodeBelow):
-    """A node below another."""
-
-    kind: Literal["leaf", "summary"]
-
-
-class NodeOut(BaseModel):
-    """One node, and a page of its children."""
-
-    id: str
-    parent: str | None
-    kind: Literal["root", "leaf", "summary"]
-    depth: int
-    version: int
-    text: str
-    descendants: int
-    pending: int
-    provisional: bool
-    event_id: str | None
-    chunk: int | None
-    chunks: int | None
-    conversation: str | None
-    speaker: str | None
-    at: datetime | None
-    title: str | None
-    source: str | None
-    url: str | None
-    metadata: dict[str, Any]
-    attributes: dict[str, str | float]
-    sources: list[str]
-    created_seq: int = Field(description="The commit that made it.")
-    path: list[CrumbOut] = Field(description="The summaries above it, the uppermost first.")
-    children: list[ChildOut] = Field(description="In the order asked for.")
-    next: int | None = Field(description="Give as `after` for the next page of children; null at the end.")
-
-
-class DrawnNode(NodeBelow):
-    """One node of a drawn tree."""
-
-    kind: Literal["root", "leaf", "summary"]
-    children: list[DrawnNode]
-    hidden: int
-
-
-class PastNode(BaseModel):
-    """One node as it lay then. A summary's text of that time is not kept."""
-
-    id: str
-    kind: Literal["root", "leaf", "summary"]
-    depth: int
-    leaves: int
-    event_id: str | None
-    text: str | None
-    children: list[PastNode]
-    hidden: int
-
-
-class PastOut(BaseModel):
-    """The tree's shape after a commit."""
-
-    tree: str
-    seq: int
-    nodes: int
-    leaves: int
-    root: PastNode
-
-
-class EventRead(BaseModel):
-    """An event that the tree has."""
-
-    event_id: str
-    seq: int
-    leaves: list[ChildOut]
-
-
-class MadeOut(BaseModel):
-    """A node that a commit made or moved."""
-
-    id: str
-    parent: str
-    kind: str | None
-    depth: int
-
-
-class CommitOut(BaseModel):
-    """One commit."""
-
-    seq: int
-    at: datetime
-    events: list[str]
-    created: list[MadeOut]
-    moved: list[MadeOut]
-    rewritten: list[str] = Field(description="Summaries that got a new text.")
-    removed: list[str] = Field(description="Nodes that went.")
-    forgotten: list[str] = Field(description="Events that were forgotten, by their ids.")
-
-
-class CommitsOut(BaseModel):
-    """A page of commits."""
-
-    commits: list[CommitOut]
-    seq: int = Field(description="The tree's last commit.")
-    next: int | None = Field(description="Give as `after` for the next page; null at the end.")
-
-
-class AliveOut(BaseModel):
+class AliveOut(Answer):
     """The process answers."""
 
     status: Literal["ok"]
 
 
-class ReadyOut(BaseModel):
+class ReadyOut(Answer):
     """Whether questions can be answered, and what is missing."""
 
     status: Literal["ready", "degraded", "not ready"]
-    missing: dict[str, str] = Field(description="By the dependency's name, the kind of error.")
+    missing: dict[str, str] = Field(description="By the dependency's name, the kind of error.", examples=[{}])
 
 
-class Wrong(BaseModel):
+class Wrong(Answer):
     """One thing that cannot be taken."""
 
     model_config = ConfigDict(extra="allow")
-    field: str
-    reason: str
+    field: str = Field(examples=["k"])
+    reason: str = Field(examples=["is less than 1"])
 
 
-class ProblemOut(BaseModel):
+class ProblemOut(Answer):
     """An error, as RFC 9457 has it."""
 
     model_config = ConfigDict(extra="allow")
@@ -368,6 +251,8 @@ class ProblemOut(BaseModel):
     title: str = Field(examples=["No such tree"])
     status: int = Field(examples=[404])
     detail: str = Field(examples=["there is no tree 'user-42'"])
-    instance: str = Field(description="Has the request's id, which the service's log has too.")
+    instance: str = Field(
+        description="Has the request's id, which the service's log has too.", examples=["urn:banyan:request:6b21399a3f014172"]
+    )
     errors: list[Wrong] | None = None
     missing: str | None = None

@@ -35,6 +35,11 @@ def _body(model: str, what: str) -> dict[str, Any]:
     return {"requestBody": {"required": True, "description": what, "content": {"application/json": {"schema": schema}}}}
 
 
+_LINES_SENT = (
+    '{"id":"t-981","speaker":"Ana","text":"We took the flat in Porto."}\n'
+    '{"id":"t-982","speaker":"Ben","text":"Is the flat in Porto near the river?"}\n'
+    '{"id":"d-55","title":"A tunnel opens","text":""}\n'
+)
 _LINES = {
     "requestBody": {
         "required": True,
@@ -42,12 +47,17 @@ _LINES = {
         "content": {
             "application/x-ndjson": {
                 "schema": {"type": "string"},
-                "example": '{"id":"t-1","speaker":"Ana","text":"I moved to Porto."}\n'
-                '{"id":"d-1","title":"A tunnel","text":"It opens."}\n',
+                "example": _LINES_SENT,
             }
         },
     }
 }
+_LINES_ANSWER = (
+    '{"line":1,"id":"t-981","status":"duplicate","seq":1,"reason":"was applied before"}\n'
+    '{"line":2,"id":"t-982","status":"accepted","seq":2,"reason":null}\n'
+    '{"line":3,"id":"d-55","status":"rejected","seq":null,"reason":"text: is empty"}\n'
+    '{"complete":true,"lines":3,"accepted":1,"duplicate":1,"conflict":0,"rejected":1,"forgotten":0,"seq":2}\n'
+)
 
 
 @router.post(
@@ -115,7 +125,12 @@ def _parts(reason: str) -> tuple[str, str]:
     summary="Put many records in",
     openapi_extra=_LINES,
     response_class=Response,
-    responses={202: {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}, "description": "A result a line"}},
+    responses={
+        202: {
+            "content": {"application/x-ndjson": {"schema": {"type": "string"}, "example": _LINES_ANSWER}},
+            "description": "A result a line",
+        }
+    },
 )
 @rule(Right.WRITE, bulk=True)
 async def post_lines(request: Request, tree: Tree) -> Response:

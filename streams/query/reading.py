@@ -14,7 +14,7 @@ from memory.model import EventId, Mark, NodeId, NodeKind, TreeId
 from memory.ports.index import Scope
 from memory.records import TREE_PATTERN, parse_time, tree_id
 from streams import answers
-from streams.query import models, requests, shapes
+from streams.query import models, requests, shapes, tree_models
 from streams.query.drawing import MappedNode
 from streams.query.guard import GuardedRoute
 from streams.query.keys import Key
@@ -39,7 +39,7 @@ def json_answer(value: object, status: int = 200) -> Response:
     return Response(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS), status, media_type="application/json")
 
 
-@router.get("/trees", response_model=models.TreesOut, tags=["trees"], summary="Trees that the key reaches")
+@router.get("/trees", response_model=tree_models.TreesOut, tags=["trees"], summary="Trees that the key reaches")
 async def list_trees(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
@@ -53,7 +53,7 @@ async def list_trees(
     return json_answer({"trees": [answers.tree_json(info) for info in page], "next": following})
 
 
-@router.get("/trees/{tree}", response_model=models.StatsOut, tags=["trees"], summary="What a tree is and holds")
+@router.get("/trees/{tree}", response_model=tree_models.StatsOut, tags=["trees"], summary="What a tree is and holds")
 async def show_tree(request: Request, tree: Tree) -> Response:
     """Identity, counts, shape and cost."""
     info, report = await service_of(request).stats(tree_id(tree))
@@ -130,7 +130,7 @@ async def explain(
     return json_answer({**answers.answer_json(answer, explain=True), "degraded": degraded, "route": route})
 
 
-@router.get("/trees/{tree}/tree", response_model=models.DrawnNode, tags=["trees"], summary="The tree, to be drawn")
+@router.get("/trees/{tree}/tree", response_model=tree_models.DrawnNode, tags=["trees"], summary="The tree, to be drawn")
 async def draw(
     request: Request,
     tree: Tree,
@@ -147,7 +147,7 @@ async def draw(
 DRAWN_MAX = 20_000
 
 
-@router.get("/trees/{tree}/nodes/{node}", response_model=models.NodeOut, tags=["trees"], summary="One node")
+@router.get("/trees/{tree}/nodes/{node}", response_model=tree_models.NodeOut, tags=["trees"], summary="One node")
 async def show_node(
     request: Request,
     tree: Tree,
@@ -202,7 +202,7 @@ async def show_route(
     return json_answer(shapes.route_json(await service_of(request).route(tree_id(tree), EventId(event))))
 
 
-@router.get("/trees/{tree}/events/{event:path}", response_model=models.EventRead, tags=["events"], summary="One event")
+@router.get("/trees/{tree}/events/{event:path}", response_model=tree_models.EventRead, tags=["events"], summary="One event")
 async def show_event(request: Request, tree: Tree, event: EventPath) -> Response:
     """The commit that an event came with, and its leaves."""
     receipt, nodes = await service_of(request).event(tree_id(tree), EventId(event))
@@ -210,7 +210,7 @@ async def show_event(request: Request, tree: Tree, event: EventPath) -> Response
     return json_answer({"event_id": receipt.event_id, "seq": receipt.seq, "leaves": leaves})
 
 
-@router.get("/trees/{tree}/as-of/{seq}", response_model=models.PastOut, tags=["trees"], summary="The tree after a past commit")
+@router.get("/trees/{tree}/as-of/{seq}", response_model=tree_models.PastOut, tags=["trees"], summary="The tree after a past commit")
 async def as_of(
     request: Request,
     tree: Tree,

@@ -98,7 +98,7 @@ class TurnIn(_RecordIn):
             "examples": [
                 {
                     "id": "t-981",
-                    "text": "I moved to Porto in May.",
+                    "text": "We took the flat in Porto.",
                     "conversation": "c-7",
                     "speaker": "Ana",
                     "at": "2026-05-08T13:56:00Z",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from typing import Annotated
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Header, Query, Request
@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from memory.errors import BanyanError, TransientError
 from memory.model import TreeId
 from memory.records import tree_id
-from streams.query import models, requests, shapes
+from streams.query import requests, shapes, tree_models
 from streams.query.guard import Guard, GuardedRoute, rule
 from streams.query.keys import Key
 from streams.query.metrics import ServiceMeter
@@ -35,7 +35,12 @@ STREAMS_MAX = 256
 """Open at once, over all keys."""
 
 
-@router.get("/trees/{tree}/commits", response_model=models.CommitsOut, summary="Commits")
+def event_of(commit: Mapping[str, Any]) -> bytes:
+    """A commit as an event."""
+    return b"event: commit\nid: %d\ndata: %s\n\n" % (commit["seq"], orjson.dumps(commit))
+
+
+@router.get("/trees/{tree}/commits", response_model=tree_models.CommitsOut, summary="Commits")
 async def list_commits(
     request: Request,
     tree: Tree,
@@ -55,7 +60,14 @@ async def list_commits(
     "/trees/{tree}/commits/stream",
     summary="Commits as they happen",
     response_class=StreamingResponse,
-    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "Server-sent events"}},
+    responses={
+        200: {
+            "content": {
+                "text/event-stream": {"schema": {"type": "string"}, "example": event_of(tree_models.CommitOut.example()).decode()}
+            },
+            "description": "Server-sent events",
+        }
+    },
 )
 @rule(stream=True)
 async def stream_commits(
@@ -113,7 +125,7 @@ async def _events(service: Service, tree: TreeId, after: int, draining: asyncio.
             break
         for entry in entries:
             after = entry.seq
-            yield b"event: commit\nid: %d\ndata: %s\n\n" % (entry.seq, orjson.dumps(shapes.commit_json(entry)))
+            yield event_of(shapes.commit_json(entry))
         now = time.monotonic()
         if entries:
             pause, beat = LOOK_EVERY, now
