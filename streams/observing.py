@@ -149,7 +149,10 @@ class Observer:
             # What is refused does not pass by itself, and nothing else would tell of it.
             said = isinstance(error, BrokerRefusedError) and self.health.missing.get("kafka") != type(error).__name__
             self.health.missing["kafka"] = type(error).__name__
-            (_log.warning if said else _log.debug)("group not seen", error=f"{type(error).__name__}: {error}")
+            if said:
+                _log.warning("group refused", error=f"{type(error).__name__}: {error}")
+            else:
+                _log.debug("group not seen", error=f"{type(error).__name__}: {error}")
             return
         self.health.missing.pop("kafka", None)
         if self._runtime.draining:

@@ -12,7 +12,7 @@ from memory.adapters.redis.scripts import script
 SCRIPTS = Path("memory/adapters/redis/scripts")
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.lua") if not path.stem.startswith("lib_"))
 LIBRARIES = sorted(path.stem for path in SCRIPTS.glob("lib_*.lua"))
-WRITES = {"HSET", "HDEL", "HINCRBY", "SET", "DEL", "ZADD", "ZREM", "RPUSH", "LTRIM", "XADD", "PEXPIRE"}
+WRITES = {"HSET", "HDEL", "HINCRBY", "SET", "DEL", "ZADD", "ZREM", "RPUSH", "LSET", "LTRIM", "XADD", "PEXPIRE"}
 UNBOUNDED = {"KEYS", "SCAN", "HGETALL", "SMEMBERS", "FLUSHALL", "FLUSHDB", "SORT", "HKEYS", "HVALS"}
 BOUNDED_BY_DEPTH = {("stats", "HGETALL")}
 """The counters of a tree: as many as it has depths."""

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory.adapters.embedded.index import lexical, ranking, scanning, segment, tree
+from memory.adapters.embedded.index import gathering, lexical, ranking, scanning, segment, tree
 from memory.adapters.embedded.index.segment import Segment
 from memory.adapters.embedded.index.tree import LoadedTree
 from memory.errors import QueryError
@@ -30,7 +30,7 @@ def _small_limits() -> Iterator[None]:
     """Make every way through the code common at a few dozen rows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tree, "BLOCK_ROWS_MAX", 24)
-        patch.setattr(tree, "LOADED_ROWS", 32)
+        patch.setattr(gathering, "LOADED_ROWS", 32)
         patch.setattr(tree, "BLOCK_FAN", 2)
         patch.setattr(scanning, "SCAN_ROWS_ASIDE", 5)
         patch.setattr(scanning, "SCAN_ROWS", 7)
@@ -93,6 +93,14 @@ def merged_somewhere(segments: list[Segment], draw: Callable[[st.SearchStrategy[
     return [segment.decode(segment.encode(one)) for one in left]
 
 
+def put_together(segments: list[Segment]) -> Iterator[Segment]:
+    """What counts of them, as the file gives it."""
+    gathered = gathering.Gathered([len(one.nodes) for one in segments])
+    for one in reversed(segments):
+        gathered.add(one)
+    return gathered.segments()
+
+
 def answered(index: LoadedTree, *queries: IndexQuery) -> list[tuple[Candidates, Candidates]]:
     answers = [answer for answer in index.search(queries) if not isinstance(answer, QueryError)]
     assert len(answers) == len(queries)
@@ -135,8 +143,8 @@ def test_any_cut_of_a_history_answers_like_a_dictionary(
         segments.append(segment.build(*update, seq=seq, dimension=D, tokenize=lexical.words))
     stands = data.draw(st.integers(0, len(segments)), label="where the reader stands")
     whole, reader, stepwise = loaded(), loaded(), loaded()
-    whole.load(merged_somewhere(segments, data.draw), len(segments))
-    reader.load(merged_somewhere(segments[:stands], data.draw) if stands else [], stands)
+    whole.load(put_together(merged_somewhere(segments, data.draw)), len(segments))
+    reader.load(put_together(merged_somewhere(segments[:stands], data.draw)) if stands else (), stands)
     reader.apply(merged_somewhere(segments, data.draw), len(segments))
     for seq, one in enumerate(segments, 1):
         stepwise.apply([one], seq)
