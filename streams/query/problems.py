@@ -107,7 +107,7 @@ KINDS: Mapping[str, Kind] = {
         Kind(
             "unavailable", 503, "Something that is needed is away", "the store cannot be used now; try again", {"missing": "store"}
         ),
-        Kind("draining", 503, "The service is stopping", "this memory was closed; open it again with open_local"),
+        Kind("draining", 503, "The service is stopping", "the service is being stopped; ask again once it is back"),
         Kind("timeout", 504, "The answer took too long", "there was no answer within 30 s"),
     )
 }
@@ -125,7 +125,7 @@ _KIND_OF: tuple[tuple[type[BanyanError], str], ...] = (
     (errors.EmbedderAnswerError, "unavailable"),
     (errors.TransientError, "unavailable"),
 )
-_ALIKE = frozenset({"busy", "tree-not-found", "internal"})
+_ALIKE = frozenset({"busy", "draining", "tree-not-found", "internal"})
 """Whose detail is the same whatever the error says."""
 _CALLED: Mapping[str | None, str] = {"store": "the store", "kafka": "Kafka", "embedder": "the embedding model"}
 _PERMANENTLY = ((BrokerRefusedError, "kafka"), (errors.EmbedderAnswerError, "embedder"))

@@ -8,6 +8,7 @@ import pytest
 
 from memory.errors import (
     BanyanError,
+    ClosedError,
     EmbedderAnswerError,
     EmbedderError,
     FilterError,
@@ -39,6 +40,13 @@ def test_what_is_away_is_named_and_nothing_else(error: BanyanError, missing: str
     assert (answer.status_code, said["missing"], answer.headers["retry-after"]) == (503, missing, "1")
     assert said["detail"] == f"{called} cannot be used now; try again"
     assert b"secret" not in bytes(answer.body)
+
+
+def test_a_service_that_ends_speaks_of_itself_and_not_of_the_library() -> None:
+    answer = problem_of(ClosedError("open it again with open_local")).response("r")
+    said = json.loads(bytes(answer.body))
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert said["detail"] == "the service is being stopped; ask again once it is back"
 
 
 def test_a_question_s_error_names_its_part_once() -> None:
