@@ -28,7 +28,7 @@ ARTICLES_K: Final = 3 * metrics.DEPTH
 """Documents asked for where the session level is coarser than they are, so that ten distinct ones are among them."""
 
 UNITS_K: Final = 100
-"""Hits of any kind asked for, so that ten distinct sessions are among them."""
+"""Hits of any kind, or units of one granularity, asked for, so that ten distinct sessions are among them."""
 _CHILDREN_MAX: Final = 1_000
 _BATCH: Final = 32
 
@@ -314,7 +314,7 @@ class _Granularity(_Asker):
 
     async def ranked(self, tree: str, text: str) -> Sequence[Hit]:
         """See `_Asker.ranked`."""
-        return await units_at(self._memory, tree, text, depth=GRANULARITIES[self._strategy], k=metrics.DEPTH)
+        return await units_at(self._memory, tree, text, depth=GRANULARITIES[self._strategy], k=UNITS_K)
 
     async def judged(self, case: Case, hits: Sequence[Hit], pure: Mapping[str, str]) -> Asked:  # noqa: ARG002
         """See `_Asker.judged`."""

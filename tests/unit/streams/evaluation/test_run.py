@@ -151,6 +151,18 @@ async def test_units_of_one_granularity_are_known_however_wide_the_tree(tmp_path
                 assert found["recall@3"] == 1, f"{word} by {strategy}: nearer units of others crowd none out"
 
 
+async def test_an_article_is_found_behind_many_units_of_another(tmp_path: Path) -> None:
+    crowd = [(f"c{n}", "crowd", f"violin violin violin {n}") for n in range(20)]
+    turns = [*crowd, ("x", "quiet", "a violin among very many other words about gardens and stones")]
+    data = dataset(turns, text="violin", sought="x")
+    # Of no conversation, so that each is a session of MemGAS, as facts of one article are.
+    alone = replace(data, records=tuple(Turn(tree=TREE, id=item, text=said) for item, _, said in turns))
+    memory, embedder, _ = await run.open_memory(Settings(embedder="hashing", tree=TreeSettings(structure="memgas")), tmp_path)
+    async with memory:
+        for strategy in ("session-units", "summary-units"):
+            assert (await measured((memory, embedder), alone, strategy)).session["recall@3"] == 1, strategy
+
+
 async def measured_pure(memory: LocalMemory, embedder: TimedEmbedder, data: Dataset) -> dict[str, str]:
     await measured((memory, embedder), data, "router")
     return await run.pure_summaries(memory, data, TREE)
