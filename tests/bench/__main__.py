@@ -21,16 +21,19 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "benchmarks.md"
 EVALUATION = ROOT / "docs" / "evaluation.md"
+SEARCH_URL = "BANYAN_TEST_SEARCH_URL"
 PARTS = ("inserts", "search", "memgas", "models", "endtoend", "calls", "pool", "quality", "hmem", "router")
 ON_SERVERS = ("pipeline", "writers", "searchable", "tenants", "takeover", "holding", "service")
 """Parts that start Kafka and Redis; left out, and said to be, where those cannot be started."""
 IN_BROWSER = ("first_paint",)
 """Parts that start Chromium; the same holds for them."""
+ON_SEARCH = ("redisearch",)
+"""Parts that need a server with the search module; the same holds for them."""
 
 
 def main() -> int:
     """Run the parts named on the command line, or all, and write the page; a part that fails takes no other with it."""
-    wanted = sys.argv[1:] or [*PARTS, *ON_SERVERS, *IN_BROWSER]
+    wanted = sys.argv[1:] or [*PARTS, *ON_SERVERS, *IN_BROWSER, *ON_SEARCH]
     results: dict[str, Any] = {}
     failed = 0
     kept = ROOT / "docs" / "benchmarks.json"
@@ -38,7 +41,7 @@ def main() -> int:
         results = json.loads(kept.read_text())
     for part in wanted:
         print(f"— {part}", flush=True)
-        lacking = lacks_servers() if part in ON_SERVERS else lacks_browser() if part in IN_BROWSER else ""
+        lacking = lacks(part)
         if lacking:
             print(f"  left out: {lacking}", file=sys.stderr)
             continue
@@ -68,6 +71,13 @@ def main() -> int:
             EVALUATION.write_text(of.written(EVALUATION.read_text(), results[part]))
     print(f"written: {PAGE.relative_to(ROOT)}")
     return failed
+
+
+def lacks(part: str) -> str:
+    """Why a part cannot be measured here; empty when it can."""
+    if part in ON_SEARCH:
+        return "" if os.environ.get(SEARCH_URL) else f"{SEARCH_URL} names no server with the search module"
+    return lacks_servers() if part in ON_SERVERS else lacks_browser() if part in IN_BROWSER else ""
 
 
 def lacks_servers() -> str:

@@ -8,6 +8,7 @@ from typing import Any
 Row = tuple[str, str, tuple[str, ...], Callable[..., str], str, str]
 Figures = Mapping[str, Any]
 KINDS = ("embedded", "replica")
+CHOICES = ("shared", "own")
 
 
 def _row(figure: str, show: Callable[[Figures], str], must: str, aim: str) -> Row:
@@ -15,6 +16,18 @@ def _row(figure: str, show: Callable[[Figures], str], must: str, aim: str) -> Ro
         return f"{show(embedded)} embedded; {show(replica)} replica"
 
     return figure, "service", KINDS, both, must, aim
+
+
+def _searches(show: Callable[[Figures], str]) -> Callable[..., str]:
+    """Both choices of RediSearch, at each size."""
+
+    def both(shared: list[Figures], own: list[Figures]) -> str:
+        return "; ".join(
+            f"{name}: " + ", ".join(f"{show(of)} at {of['nodes']:,}" for of in sizes)
+            for name, sizes in (("exact, shared", shared), ("a graph of its own", own))
+        )
+
+    return both
 
 
 def rows() -> list[Row]:
@@ -65,5 +78,31 @@ def rows() -> list[Row]:
             lambda of: f"{of['mb']}; {of['later_mb']}; {of['peak_mb']} MB",
             "800 MB",
             "400 MB",
+        ),
+        (
+            "RediSearch, nodes/s written (processor time of the server and memory a node)",
+            "redisearch",
+            CHOICES,
+            _searches(lambda of: f"{of['nodes_per_s']:,} ({of['write_ms']} ms, {of['bytes_per_node'] / 1000:.1f} KB)"),
+            "",
+            "",
+        ),
+        (
+            "RediSearch, the ten nearest: p50 / p99; recall, recall with a filter",
+            "redisearch",
+            CHOICES,
+            _searches(
+                lambda of: f"{of['nearest_ms'][0]} / {of['nearest_ms'][1]} ms; {of['recall']:.3f}, {of['filtered_recall']:.3f}"
+            ),
+            "recall ≥ 0.98",
+            "",
+        ),
+        (
+            "RediSearch, what `hybrid` asks it: p50 / p99 (processor time of the server)",
+            "redisearch",
+            CHOICES,
+            _searches(lambda of: f"{of['hybrid_ms'][0]} / {of['hybrid_ms'][1]} ms ({of['hybrid_server_ms']} ms)"),
+            "",
+            "",
         ),
     ]
