@@ -8,7 +8,9 @@ Row = tuple[str, str, tuple[str, ...], Callable[..., str], str, str]
 
 
 def _curve(points: Mapping[str, float], digits: int) -> str:
-    return ", ".join(f"{writers}: {value:,.{digits}f}" for writers, value in points.items())
+    return ", ".join(
+        f"{writers}: {value:,.{digits}f}" for writers, value in sorted(points.items(), key=lambda point: int(point[0]))
+    )
 
 
 def _waits(found: Mapping[str, float]) -> str:
