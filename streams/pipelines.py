@@ -14,11 +14,10 @@ from memory.adapters.embedded.extractive import ExtractiveSummarizer
 from memory.adapters.embedded.jobs import InProcessSummaryJobs
 from memory.adapters.openai.summarizer import OpenAISummarizer
 from memory.adapters.openai.throttle import ThrottleCounts
-from memory.errors import NOT_THE_RECORD, TransientError, TreeNotFoundError
+from memory.errors import TransientError, TreeNotFoundError
 from memory.model import NodeId, TreeId
 from memory.ports.claims import NodeClaims
 from memory.ports.embedder import Embedder
-from memory.ports.jobs import SummaryJob
 from memory.ports.store import TreeStore
 from memory.ports.summarizer import Summarizer
 from memory.service.forgetting import Forgetting
@@ -36,15 +35,16 @@ from streams.agents.opinions import Opinions
 from streams.bootstrap import open_backend
 from streams.broker import Broker
 from streams.commit_topic import CommitTopic
-from streams.dead_letters import DeadLetters, DeadLetterShare, TooManyDeadLettersError
+from streams.dead_letters import DeadLetters, DeadLetterShare
 from streams.indexes import open_index
-from streams.job_topic import JobTopic, job_delivery, whole_tree
+from streams.job_topic import JobTopic, whole_tree
 from streams.liveness import end_process
 from streams.models import open_embedder, open_keywords, open_labels, open_summarizer
 from streams.producing import Producer
 from streams.retrying import Retry
 from streams.settings import Settings
 from streams.topics import topics
+from streams.workers.giving_up import GivingUp
 from streams.workers.jobs import TakenJobs
 from streams.workers.waiting import Waiting
 
@@ -259,28 +259,11 @@ async def open_summarizing(
         # Waiting for more contributions pays where calls are paid for.
         free = isinstance(summarizer, ExtractiveSummarizer)
         linger = 0.0 if free else settings.memory.summaries.linger.total_seconds()
-        given_up_now = 0
-
-        async def before() -> None:
-            nonlocal given_up_now
-            if given_up_now:
-                given_up_now -= 1
-            else:
-                dead.passed(1)
-            try:
-                await retry("sending dead letters", dead.flush)
-            except TooManyDeadLettersError as error:
-                end(str(error))
-                raise
-            except Exception as error:
-                # The job's messages would be held for ever, and all that stands behind them.
-                end(f"dead letters cannot be sent: {type(error).__name__}: {error}")
-                raise
-
+        giving_up = GivingUp(dead, names.summaries.name, retry=retry, end=end, log=_log)
         jobs = TakenJobs(
             InProcessSummaryJobs(clock, linger=linger, tree_max=settings.memory.summaries.tree_max),
             room=settings.worker.jobs_max,
-            before=before,
+            before=giving_up.ended,
             clock=clock,
             log=_log,
             dirty=lambda tree, limit: retry(
@@ -301,21 +284,12 @@ async def open_summarizing(
             settings=settings.memory.summaries,
         )
 
-        def given_up(job: SummaryJob, error: Exception) -> None:
-            nonlocal given_up_now
-            if isinstance(error, NOT_THE_RECORD):
-                # Every other summary would be given up for it too.
-                end(f"no summary can be made: {type(error).__name__}: {error}")
-                raise error
-            given_up_now += 1
-            _log.warning("summary given up", tree=job.tree, node=job.node, attempts=job.attempt + 1, error=str(error))
-            # One letter is enough for all messages about the node: what is to be done is in the store. A job that came with no
-            # message (contributions that were left over) has one too, or nobody would learn of it.
-            first, *others = [message.delivery for message in jobs.messages(job)] or [job_delivery(names.summaries.name, job)]
-            dead.put(first, error, attempts=job.attempt + 1, also=others)
-
         pool = SummaryPool(
-            jobs=jobs, claims=backend.claims, summarize=summarize, settings=settings.memory.summaries, given_up=given_up
+            jobs=jobs,
+            claims=backend.claims,
+            summarize=summarize,
+            settings=settings.memory.summaries,
+            given_up=lambda job, error: giving_up.give_up(job, jobs.messages(job), error),
         )
         throttle = summarizer.throttle.counts if isinstance(summarizer, OpenAISummarizer) and summarizer.throttle else None
         waiting = Waiting(backend.store, backend.claims, clock)

@@ -10,10 +10,11 @@ from datetime import timedelta
 import pytest
 
 from memory.adapters.embedded.claims import InProcessClaims
-from memory.errors import StoreUnavailableError
+from memory.errors import SettingError, StoreUnavailableError
 from memory.model import NodeId, TreeId
 from memory.ports.claims import Claim
 from memory.ports.jobs import SummaryJob
+from memory.ports.summarizer import Summary, SummaryRequest
 from memory.service.claiming import TTL
 from memory.service.pool import SummaryPool
 from memory.service.summarize import JobOutcome
@@ -123,6 +124,22 @@ async def test_an_outage_is_no_failure_of_a_node(make_world: MakeWorld) -> None:
     assert await shared.claims.failures(TREE) == []
     shared.summarizer.faults.clear()
     assert await world.idle()
+
+
+async def test_a_key_that_is_refused_is_no_failure_of_a_node(make_world: MakeWorld) -> None:
+    class Refused(FakeSummarizer):
+        async def summarize(self, request: SummaryRequest) -> Summary:
+            del request
+            raise SettingError("the key is refused")
+
+    claims = InProcessClaims(LoopClock())
+    world = make_world(summarizer=Refused(LoopClock()), claims=claims, settings=WORKERS)
+    await world.put(turn("a", "the same words"), turn("b", "the same words!"))
+    await world.jobs.put(TREE, [node.node for node in await world.store.dirty(TREE)])
+    world.pool.start()
+    assert await world.idle()
+    assert world.summarize.counts.given_up == 1
+    assert await claims.failures(TREE) == [], "a restart with the right key has the whole budget"
 
 
 async def test_after_an_outage_one_bad_answer_is_not_the_last(make_world: MakeWorld) -> None:
